@@ -1,16 +1,16 @@
 """The errors: one tree, each class with a stable reason. The lowest layer; it imports nothing of ours.
 
-    SutureError                    reason (stable, CamelCase), a message that names the value and the way out
-      ConfigError                  refuse to start, exit code 2
-      TemporaryError               trying again helps; carries `delay`
-        DatabaseUnavailable  ServiceUnavailable  RateLimited  BaseMoved
-      PermanentError               trying again does not: a person or another input must change something
-        InvalidRequest  AccessDenied  NotFound  Conflict  IllegalTransition  PayloadTooLarge  PayloadUnfit
-        UnknownWorkflow  ReplayMismatch  EvidenceUnreadable  ManifestUnreadable  EditRefused  ToolMissing
+SutureError                    reason (stable, CamelCase), a message that names the value and the way out
+  ConfigError                  refuse to start, exit code 2
+  TemporaryError               trying again helps; carries `delay`
+    DatabaseUnavailable  ServiceUnavailable  RateLimited  BaseMoved
+  PermanentError               trying again does not: a person or another input must change something
+    InvalidRequest  AccessDenied  NotFound  Conflict  IllegalTransition  PayloadTooLarge  PayloadUnfit
+    UnknownWorkflow  ReplayMismatch  EvidenceUnreadable  ManifestUnreadable  EditRefused  ToolMissing
 
-    Signals (BaseException: no `except Exception` in a step can swallow them; raised by the engine alone)
-      Suspended                    the execution waits for a time or an event; no failure, costs no attempt
-      LeaseLost                    another worker owns the execution: stop now, write nothing
+Signals (BaseException: no `except Exception` in a step can swallow them; raised by the engine alone)
+  Suspended                    the execution waits for a time or an event; no failure, costs no attempt
+  LeaseLost                    another worker owns the execution: stop now, write nothing
 """
 
 from datetime import timedelta
