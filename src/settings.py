@@ -5,12 +5,16 @@ SUTURE_GROUP_FIELD_FILE: that is how the chart passes mounted Secrets. Unknown S
 """
 
 import difflib
+import re
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, Field, SecretStr, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from suture.errors import ConfigError
@@ -40,11 +44,18 @@ Seconds = Annotated[timedelta, BeforeValidator(_number), Field(gt=timedelta(0))]
 class DatabaseSettings(BaseModel, frozen=True):
     url: SecretStr = SecretStr("postgresql:///suture")
     """Address of Postgres 15 or newer. Through PgBouncer in transaction mode too: no prepared statement outlives a transaction."""
-    pool: int = Field(10, ge=2, le=200)
+    pool: int = Field(default=10, ge=2, le=200)
     """Connections that one process holds at most. Two are the least: one beats while the other works."""
     direct: SecretStr | None = None
     """Address that bypasses PgBouncer, for the one connection that carries LISTEN and presence. None: `url` is direct.
     Wrong here, nothing breaks: polling and the lease are the truth, hints only make it fast."""
+
+    @field_validator("url", "direct")
+    @classmethod
+    def _names_postgres(cls, value: SecretStr | None) -> SecretStr | None:
+        if value and not value.get_secret_value().startswith(("postgresql://", "postgres://")):
+            raise ValueError("an address of Postgres starts with postgresql://")
+        return value
 
 
 class LeaseSettings(BaseModel, frozen=True):
@@ -60,14 +71,14 @@ class LeaseSettings(BaseModel, frozen=True):
 class WorkerSettings(BaseModel, frozen=True):
     queues: Names = ("default",)
     """Queues that this worker serves, separated by commas."""
-    concurrency: int = Field(16, ge=1, le=10_000)
+    concurrency: int = Field(default=16, ge=1, le=10_000)
     """Executions that run at the same time in one process."""
     poll: Seconds = timedelta(seconds=1)
     """Longest pause between two looks at the queue; a NOTIFY cuts it short. Jittered by a fifth."""
     drain: Seconds = timedelta(seconds=20)
     """After SIGTERM: how long the steps under way may still finish. Then they are handed back. Keep it below the pod's grace."""
-    health_address: str = "0.0.0.0:8081"  # noqa: S104 (the kubelet probes from outside the pod)
-    """Where /healthz and /readyz are served; empty turns them off."""
+    health_address: str = "0.0.0.0:8081"
+    """Where /healthz and /readyz are served, for the kubelet too, which probes from outside the pod; empty turns them off."""
 
 
 class ApiSettings(BaseModel, frozen=True):
@@ -78,7 +89,7 @@ class ApiSettings(BaseModel, frozen=True):
     approver. None: every door but signed webhooks and probes is closed."""
     pagerduty_secret: SecretStr | None = None
     """Signing secrets of the PagerDuty subscription, separated by commas during a rotation. None: the endpoint answers 503."""
-    body_limit: int = Field(1 << 20, ge=1 << 10, le=25 << 20)
+    body_limit: int = Field(default=1 << 20, ge=1 << 10, le=25 << 20)
     """Largest request body in bytes; it is enforced before the body is read. PagerDuty sends 256 KiB at most."""
 
 
@@ -94,6 +105,15 @@ class RepositorySettings(BaseModel, frozen=True):
     """GitHub token with contents and pull-request write access to that one repository."""
     api: str = "https://api.github.com"
     """GitHub's API; for Enterprise Server https://HOST/api/v3."""
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        if self.kind == "github" and not re.fullmatch(r"[\w.-]+/[\w.-]+", self.url):
+            raise ValueError("SUTURE_REPOSITORY_KIND is `github`: SUTURE_REPOSITORY_URL must be owner/name")
+        if "://" in self.url and urlsplit(self.url).password:
+            # The address is shown in logs and on pages; the value is kept out of this sentence for the same reason.
+            raise ValueError("SUTURE_REPOSITORY_URL carries a password: take it out, SUTURE_REPOSITORY_TOKEN keeps it secret")
+        return self
 
 
 class ApprovalSettings(BaseModel, frozen=True):
@@ -115,8 +135,8 @@ class OperatorSettings(BaseModel, frozen=True):
     """Pause between two comparisons of the API server with the rows: what a watch missed is found after this long at most."""
     mirror: Seconds = timedelta(seconds=1)
     """Pause between two looks for changed rows to mirror into status."""
-    health_address: str = "0.0.0.0:8081"  # noqa: S104 (the kubelet probes from outside the pod)
-    """Where /healthz is served."""
+    health_address: str = "0.0.0.0:8081"
+    """Where /healthz is served, for the kubelet too, which probes from outside the pod."""
 
 
 class LogSettings(BaseModel, frozen=True):
@@ -147,44 +167,57 @@ class Settings(BaseSettings):
     @classmethod
     def read(cls, environ: Mapping[str, str]) -> Self:
         """Read `environ`, and the files that its SUTURE_…_FILE names point to."""
-        given = {name: value for name, value in environ.items() if name.startswith(PREFIX)}
-        known = set(names(cls))
-        for name in [n for n in given if n.endswith("_FILE") and n.removesuffix("_FILE") in known]:
-            given[name.removesuffix("_FILE")] = _contents(name, given.pop(name))
-        for name in given.keys() - known:
-            raise ConfigError(f"{name} is no setting.{_suggestion(name, known)}")
-
-        class Reader(cls):  # type: ignore[valid-type, misc]
-            @classmethod
-            def settings_customise_sources(
-                cls, settings_cls: type[BaseSettings], **_: PydanticBaseSettingsSource
-            ) -> tuple[PydanticBaseSettingsSource, ...]:
-                return (_Environment(settings_cls, given),)
-
+        given = _given(environ, known=set(names(cls)))
         try:
-            return cls.model_construct(**dict(Reader()))
+            return cls(**_Environment(cls, given)())
         except ValidationError as error:
-            raise ConfigError("; ".join(_complaint(e["loc"], e["msg"]) for e in error.errors(include_input=False))) from None
+            raise ConfigError("; ".join(_complaint(e, given, secrets=set(_secrets(cls))) for e in error.errors())) from None
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Only what `read` passes: the process's environment and a stray .env file are never looked at behind its back."""
+        return (init_settings,)
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
         if self.lease.heartbeat * 3 > self.lease.duration:
             raise ValueError(
-                f"three heartbeats of {self.lease.heartbeat.total_seconds():g} s do not fit into a lease of "
-                f"{self.lease.duration.total_seconds():g} s: one lost heartbeat would cost the lease"
+                f"three heartbeats of {self.lease.heartbeat.total_seconds():g} s (SUTURE_LEASE_HEARTBEAT) do not fit into a lease of "
+                f"{self.lease.duration.total_seconds():g} s (SUTURE_LEASE_DURATION): one lost heartbeat would cost the lease"
             )
         if self.evidence.source == "recording" and self.evidence.recording is None:
             raise ValueError("SUTURE_EVIDENCE_SOURCE is `recording` but SUTURE_EVIDENCE_RECORDING names no folder")
         return self
 
 
-def names(model: type[BaseModel], prefix: str = PREFIX) -> Iterator[str]:
-    """The environment names of all settings, in the order of the code."""
+def fields(model: type[BaseModel], prefix: str = PREFIX) -> Iterator[tuple[str, FieldInfo]]:
+    """Every setting with its environment name, in the order of the code."""
     for name, field in model.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from names(field.annotation, f"{prefix}{name.upper()}_")
+            yield from fields(field.annotation, f"{prefix}{name.upper()}_")
         else:
-            yield f"{prefix}{name.upper()}"
+            yield f"{prefix}{name.upper()}", field
+
+
+def names(model: type[BaseModel]) -> Iterator[str]:
+    """The environment names of all settings, in the order of the code."""
+    return (name for name, _ in fields(model))
+
+
+def secret(field: FieldInfo) -> bool:
+    """Whether the value must never be shown."""
+    return SecretStr in (field.annotation, *get_args(field.annotation))
+
+
+def _secrets(model: type[BaseModel]) -> Iterator[str]:
+    return (name for name, field in fields(model) if secret(field))
 
 
 class _Environment(EnvSettingsSource):
@@ -194,6 +227,28 @@ class _Environment(EnvSettingsSource):
 
     def _load_env_vars(self) -> Mapping[str, str | None]:
         return {name.lower(): value for name, value in self._given.items()}
+
+
+def _given(environ: Mapping[str, str], *, known: set[str]) -> dict[str, str]:
+    ours = {name: value for name, value in environ.items() if name.startswith(PREFIX) and not _foreign(name, value, known)}
+    files = {name.removesuffix("_FILE"): name for name in ours.keys() - known if name.removesuffix("_FILE") in known}
+    if twice := sorted(files.keys() & ours.keys()):
+        raise ConfigError("; ".join(f"{name} and {files[name]} are both set: keep one" for name in twice))
+    if unknown := sorted(ours.keys() - known - set(files.values())):
+        raise ConfigError("; ".join(f"{name} is no setting.{_suggestion(name, known)}" for name in unknown))
+    plain = {name: value for name, value in ours.items() if name in known}
+    return plain | {name: _contents(file, ours[file]) for name, file in files.items()}
+
+
+_SERVICE_LINK = re.compile(r"(^|_)(SERVICE_HOST|SERVICE_PORT\w*|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$")
+
+
+def _foreign(name: str, value: str, known: set[str]) -> bool:
+    """Kubernetes sets SUTURE_API_PORT=tcp://… and the like in every pod beside a Service called suture-api; the tests keep SUTURE_TEST_."""
+    rest = name.removeprefix(PREFIX)
+    if name in known or not (link := _SERVICE_LINK.search(rest)):
+        return rest.startswith("TEST_")
+    return link[2] != "PORT" or "://" in value
 
 
 def _contents(name: str, path: str) -> str:
@@ -208,6 +263,9 @@ def _suggestion(name: str, known: set[str]) -> str:
     return f" Did you mean {near[0]}?" if near else " See the table of settings in the README."
 
 
-def _complaint(place: tuple[int | str, ...], message: str) -> str:
-    name = PREFIX + "_".join(str(part) for part in place).upper() if place else "settings"
-    return f"{name}: {message.removeprefix('Value error, ')}"
+def _complaint(error: ErrorDetails, given: Mapping[str, str], *, secrets: set[str]) -> str:
+    name = PREFIX + "_".join(str(part) for part in error["loc"]).upper()
+    message = error["msg"].removeprefix("Value error, ")
+    if name not in given:
+        return message  # of a check across settings: it names them itself
+    return f"{name}: {message}" if name in secrets else f"{name} is `{given[name]}`: {message}"
