@@ -66,6 +66,7 @@ PROGRAMS = {
         ("kube-proxy", "kubernetes", "k8s.io/kubernetes/cmd/kube-proxy"),
         ("coredns", "coredns", "github.com/coredns/coredns"),
         ("helm", "helm", "helm.sh/helm/v3/cmd/helm"),
+        ("pause", "pause", "."),
     )
 }
 

@@ -1,0 +1,3 @@
+module suture.dev/rig/pause
+
+go 1.26
