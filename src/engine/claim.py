@@ -1,0 +1,144 @@
+"""A claim: what the holder of an execution may write, and nobody else.
+
+Each method is one statement, or one transaction, that names owner and epoch. No row comes back: another worker holds the execution,
+and LeaseLost ends all work on it. Knows nothing of workflow code (see `run`), nor how a lease is kept alive (see `lease`).
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import chain, repeat
+from typing import Any, TypeVar
+from uuid import UUID
+
+from suture.engine.database import Database, Row
+from suture.engine.payload import LIMIT, decode, encode
+from suture.engine.records import Checkpoint, Execution, Failure
+from suture.errors import DatabaseUnavailable, LeaseLost, Suspended
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)  # seconds; the last repeats until the write is made or the runner gives the claim up
+
+
+@dataclass(slots=True, eq=False)
+class Claim:
+    database: Database
+    execution: Execution
+    owner: UUID
+    actor: str
+    """What the timeline calls the holder."""
+    step: str | None = None
+    """The step under way; the next heartbeat tells it to the database."""
+    payload_limit: int = LIMIT
+    epoch: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.epoch = self.execution.epoch
+
+    @property
+    def fence(self) -> tuple[UUID, UUID, int]:
+        return self.execution.id, self.owner, self.epoch
+
+    async def checkpoints(self) -> dict[str, Checkpoint]:
+        """The finished steps, by name, in the order in which they finished."""
+        rows = await self.database.many("load_checkpoints", self.execution.id)
+        return {row["step_id"]: Checkpoint.from_row(row) for row in rows}
+
+    async def failures(self) -> dict[str, int]:
+        """Failed tries so far of the steps that are not finished."""
+        return {r["step_id"]: r["attempts"] for r in await self.database.many("load_failures", self.execution.id)}
+
+    async def checkpoint(self, step: str, output: object, *, kind: str, attempts: int, started_at: datetime) -> Any:
+        """Write the result of a step and return the one that counts: the first that was ever written.
+
+        Raises: LeaseLost, PayloadTooLarge.
+        """
+        text = encode(output, limit=self.payload_limit)
+        row = self._held(await self._write("checkpoint", *self.fence, step, kind, text, attempts, started_at))
+        return decode(row["output"])
+
+    async def complete(self, output: object) -> None:
+        text = encode(output, limit=self.payload_limit)
+        self._held(await self._write("complete", *self.fence, text, self.actor))
+
+    async def fail(self, failure: Failure) -> None:
+        """End in error; the execution becomes a dead letter."""
+        self._held(await self._write("fail", *self.fence, failure.to_json(), failure.reason, failure.step, self.actor))
+
+    async def retry(self, failure: Failure, *, delay: timedelta, step_attempts: int, attempt: int) -> None:
+        """Put it back into the queue, due after `delay`."""
+        reason = f"{failure.reason}: try again in {delay.total_seconds():.3g} s"
+        self._held(
+            await self._write("retry", *self.fence, delay, reason, failure.step, failure.to_json(), step_attempts, attempt, self.actor)
+        )
+
+    async def finish_cancel(self) -> None:
+        self._held(await self._write("finish_cancel", *self.fence, "cancelled while it ran"))
+
+    async def wait(self, step: str, *, event: str | None, timeout: timedelta | None) -> tuple[str, Any]:
+        """The outcome of a wait: ("event", payload) or ("timeout", None).
+
+        Raises: Suspended when there is none yet; the execution's row says that it waits, and this claim is over. LeaseLost.
+        """
+        return await self._persist(lambda: self._wait(step, event, timeout))
+
+    async def intend(self, step: str, *, kind: str, key: str) -> tuple[bool, Any]:
+        """Note the intent of an outside effect: (True, result) when the ledger knows it as done, whoever did it."""
+        row = self._held(await self._write("intend", *self.fence, step, kind, key))
+        done = row["state"] == "confirmed"
+        return done, decode(row["result"]) if done else None
+
+    async def confirm(self, step: str, result: object, *, kind: str, key: str, attempts: int, started_at: datetime) -> Any:
+        """Note that the effect is there, and the step's checkpoint with it; returns the result that counts."""
+        text = encode(result, limit=self.payload_limit)
+        row = self._held(await self._write("confirm", *self.fence, step, kind, key, text, attempts, started_at))
+        return decode(row["output"])
+
+    async def _wait(self, step: str, event: str | None, timeout: timedelta | None) -> tuple[str, Any]:
+        async with self.database.transaction() as session:
+            # The row lock comes first, in a statement of its own: whoever emits takes the same lock, so an event is either
+            # visible to the next statement, or its emitter finds the execution waiting. No wake-up is lost.
+            self._held(await session.maybe("lock_held", *self.fence))
+            wait = await session.one("open_wait", self.execution.id, step, event, timeout)
+            found = await session.maybe("find_event", self.execution.id, event) if event else None
+            outcome = _outcome(wait, found)
+            if outcome:
+                await session.none("settle_wait", self.execution.id, step, outcome)
+                return outcome, decode(found["payload"]) if found and outcome == "event" else None
+            reason = f"waits for {event}" if event else f"sleeps until {wait['wake_at']:%Y-%m-%d %H:%M:%S} UTC"
+            self._held(await session.maybe("suspend", *self.fence, step, self.actor, reason))
+        raise Suspended
+
+    async def _write(self, name: str, *args: object) -> Row | None:
+        return await self._persist(lambda: self.database.maybe(name, *args))
+
+    async def _persist(self, write: Callable[[], Awaitable[T]]) -> T:
+        """Write as soon as Postgres is back: a step that is done must not be done again because of a short outage.
+
+        Each of these writes may be repeated after an answer that was lost: the second finds the first one's row, or no row.
+        """
+        for pause in chain(_PAUSES, repeat(_PAUSES[-1])):
+            try:
+                return await write()
+            except DatabaseUnavailable as error:
+                log.warning("Postgres is away: %s", error, extra={"task": str(self.execution.id), "step": self.step})
+                await asyncio.sleep(pause)
+        raise AssertionError("unreachable")
+
+    def _held(self, row: Row | None) -> Row:
+        if row is None:
+            raise LeaseLost
+        return row
+
+
+def _outcome(wait: Row, event: Row | None) -> str | None:
+    if wait["outcome"]:  # decided in an earlier run that was lost before its checkpoint
+        return str(wait["outcome"])
+    if event:  # whoever emits after wake_at is refused under the same lock: an event that is there came in time
+        return "event"
+    return "timeout" if wait["due"] else None

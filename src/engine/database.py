@@ -1,0 +1,189 @@
+"""The database: a pool of connections, named statements, transactions, LISTEN. The only file that imports asyncpg.
+
+Foreign errors are translated here, their cause is kept. Knows nothing of executions.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Self
+
+import asyncpg
+
+from suture.engine.statements import Statement, load
+from suture.errors import DatabaseUnavailable, IllegalTransition, SutureError
+
+log = logging.getLogger(__name__)
+
+Row = Mapping[str, Any]
+Notification = Callable[[str, str], None]
+"""Called with channel and payload."""
+
+_UNAVAILABLE = (
+    OSError,
+    TimeoutError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.SerializationError,
+    asyncpg.DeadlockDetectedError,
+    asyncpg.ReadOnlySQLTransactionError,  # the old primary after a failover
+)
+_ATTEMPT = 10.0  # seconds for a connection or a statement that should take milliseconds; a black-holed network ends here
+
+
+@contextlib.contextmanager
+def translated() -> Iterator[None]:
+    """Turn what the driver raises into our errors."""
+    try:
+        yield
+    except _UNAVAILABLE as error:
+        raise DatabaseUnavailable(f"Postgres does not answer as it should ({type(error).__name__}): {_safe(error)}") from error
+    except asyncpg.PostgresError as error:
+        if error.sqlstate == "SU001":
+            raise IllegalTransition(f"{error}.") from error
+        raise
+
+
+def _safe(error: BaseException) -> str:
+    # The driver's own texts name hosts and users, never the password.
+    return str(error).splitlines()[0] if str(error) else "no details"
+
+
+class Session:
+    """Runs named statements on one connection."""
+
+    def __init__(self, connection: Any, statements: Mapping[str, Statement]) -> None:
+        self.connection = connection
+        self._statements = statements
+
+    async def many(self, name: str, *args: object) -> list[Row]:
+        with translated():
+            rows: list[Row] = await self.connection.fetch(self._text(name, "many"), *args, timeout=_ATTEMPT)
+            return rows
+
+    async def maybe(self, name: str, *args: object) -> Row | None:
+        with translated():
+            row: Row | None = await self.connection.fetchrow(self._text(name, "maybe"), *args, timeout=_ATTEMPT)
+            return row
+
+    async def one(self, name: str, *args: object) -> Row:
+        with translated():
+            row: Row | None = await self.connection.fetchrow(self._text(name, "one"), *args, timeout=_ATTEMPT)
+        if row is None:
+            raise LookupError(f"statement {name} returned no row")
+        return row
+
+    async def none(self, name: str, *args: object) -> None:
+        with translated():
+            await self.connection.execute(self._text(name, "none"), *args, timeout=_ATTEMPT)
+
+    def _text(self, name: str, cardinality: str) -> str:
+        statement = self._statements[name]
+        if statement.cardinality != cardinality:
+            raise TypeError(f"statement {name} returns {statement.cardinality}, it was called as {cardinality}")
+        return statement.text
+
+
+class Database:
+    """A pool that opens connections as they are needed and outlives an outage of Postgres."""
+
+    def __init__(self, url: str, *, direct: str | None = None, size: int = 10, packages: Sequence[str] = ("suture.engine",)) -> None:
+        self.statements = load(*packages)
+        self._url, self._direct, self._size = url, direct or url, size
+        self._pool: asyncpg.Pool[Any] | None = None
+
+    @classmethod
+    @asynccontextmanager
+    async def connect(
+        cls, url: str, *, direct: str | None = None, size: int = 10, packages: Sequence[str] = ("suture.engine",)
+    ) -> AsyncIterator[Self]:
+        """Open a pool on `url`, and close it at the end.
+
+        Raises: ConfigError for an address that is none. Postgres itself may be away: statements then raise DatabaseUnavailable.
+        """
+        database = cls(url, direct=direct, size=size, packages=packages)
+        await database.open()
+        try:
+            yield database
+        finally:
+            await database.close()
+
+    async def open(self) -> None:
+        # min_size 0: start-up succeeds while Postgres is away, and readiness says so, instead of a crash loop.
+        self._pool = asyncpg.create_pool(
+            self._url, min_size=0, max_size=self._size, timeout=_ATTEMPT, command_timeout=60, max_inactive_connection_lifetime=60
+        )
+        with translated():
+            await self._pool
+
+    async def close(self) -> None:
+        if self._pool is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._pool.close(), 5)
+            self._pool.terminate()
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Session]:
+        """One connection, each statement its own transaction."""
+        if self._pool is None:
+            raise SutureError("The database is not open: use it inside `async with Database.connect(…)`.")
+        with translated():
+            connection = await self._pool.acquire(timeout=_ATTEMPT)
+        try:
+            yield Session(connection, self.statements)
+        finally:
+            await asyncio.shield(self._release(connection))
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Session]:
+        """One connection, one transaction: all of it is committed when the block ends, or none of it."""
+        async with self.session() as session:
+            with translated():
+                async with session.connection.transaction():
+                    yield session
+
+    async def many(self, name: str, *args: object) -> list[Row]:
+        async with self.session() as session:
+            return await session.many(name, *args)
+
+    async def maybe(self, name: str, *args: object) -> Row | None:
+        async with self.session() as session:
+            return await session.maybe(name, *args)
+
+    async def one(self, name: str, *args: object) -> Row:
+        async with self.session() as session:
+            return await session.one(name, *args)
+
+    async def none(self, name: str, *args: object) -> None:
+        async with self.session() as session:
+            await session.none(name, *args)
+
+    async def listen(self, channels: Sequence[str], notify: Notification, *, greet: Callable[[Session], Awaitable[None]]) -> None:
+        """Hold one connection of its own that hears `channels`; `greet` runs on it first. Returns only when it is lost or cancelled.
+
+        Raises: DatabaseUnavailable.
+        """
+        with translated():
+            connection = await asyncpg.connect(self._direct, timeout=_ATTEMPT)
+        lost = asyncio.Event()
+        connection.add_termination_listener(lambda *_: lost.set())
+        try:
+            await greet(Session(connection, self.statements))
+            with translated():
+                for channel in channels:
+                    await connection.add_listener(channel, lambda _c, _p, name, payload: notify(name, payload))
+            await lost.wait()
+        finally:
+            connection.terminate()
+        raise DatabaseUnavailable("the connection that listens was lost")
+
+    async def _release(self, connection: Any) -> None:
+        if self._pool is not None:
+            with contextlib.suppress(*_UNAVAILABLE):
+                await self._pool.release(connection, timeout=5)

@@ -1,0 +1,222 @@
+"""The engine as its clients see it: hand in executions, look at them, steer them. Running them is the `Runner`'s.
+
+One method is one statement or one transaction. Works on the rows alone: any number of processes may use it at the same time.
+"""
+
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from typing import Literal
+from uuid import UUID
+
+from suture.engine.database import Database, Session
+from suture.engine.ids import uuid7
+from suture.engine.payload import LIMIT, admit, decode, digest, encode
+from suture.engine.records import Checkpoint, DeadLetter, Enqueued, Event, Execution, Health, Move
+from suture.engine.states import LIVE
+from suture.errors import Conflict, IllegalTransition, InvalidRequest, NotFound
+
+Reuse = Literal["return", "reject", "new"]
+"""What an operation key of an ended execution means: its answer again, a refusal, or a new execution."""
+
+KEY_LIMIT = 512  # characters of an operation key: an index entry must fit into a third of a page
+
+
+class Engine:
+    def __init__(self, database: Database, *, payload_limit: int = LIMIT) -> None:
+        self.database, self._limit = database, payload_limit
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Session]:
+        """A transaction that `enqueue` and `emit` can join, so that the caller's own rows commit with them or not at all."""
+        async with self.database.transaction() as session:
+            yield session
+
+    async def enqueue(
+        self,
+        workflow: str,
+        input: object,  # noqa: A002 (the field's name everywhere)
+        *,
+        actor: str,
+        version: int = 1,
+        queue: str = "default",
+        priority: int = 0,
+        operation_key: str | None = None,
+        reuse: Reuse = "return",
+        labels: Mapping[str, str] | None = None,
+        run_at: datetime | None = None,
+        deadline_at: datetime | None = None,
+        max_attempts: int | None = None,
+        forked_from: UUID | None = None,
+        reason: str = "requested",
+        session: Session | None = None,
+    ) -> Enqueued:
+        """Add an execution, or find the one that this operation key already names.
+
+        Idempotent by `operation_key`: unique among the living; `reuse` says what an ended one means.
+        Raises: Conflict when the key names another workflow or input, or `reuse` is "reject"; PayloadUnfit, PayloadTooLarge.
+        """
+        text = admit(input, limit=self._limit)
+        row = (uuid7(), workflow, version, queue, priority, text, _key(operation_key), digest(text), json.dumps(dict(labels or {})))
+        row += (run_at, max_attempts, deadline_at, actor, reason, forked_from)  # type: ignore[assignment]
+        async with self._joined(session) as inside:
+            if operation_key is not None and reuse != "new":
+                # Between the look at the ended and the insert, nobody else may pass with this key.
+                await inside.none("lock_key", operation_key)
+            if operation_key is not None and reuse != "new" and (ended := await inside.maybe("last_with_key", operation_key)):
+                found, created = ended, False
+                if reuse == "reject":
+                    raise Conflict(f"The operation key {operation_key!r} was used by {ended['id']}, which ended as {ended['status']}.")
+            else:
+                found = await inside.one("enqueue", *row)
+                created = found["created"]
+        if not created and (found["workflow"], found["input_digest"]) != (workflow, row[7]):
+            raise Conflict(
+                f"The operation key {operation_key!r} belongs to {found['workflow']} {found['id']} with another input: "
+                "use another key for another request."
+            )
+        return Enqueued(Execution.from_row(found), created)
+
+    async def get(self, id: UUID) -> Execution:  # noqa: A002
+        """Raises: NotFound."""
+        row = await self.database.maybe("get", id)
+        if row is None:
+            raise NotFound(f"There is no task {id}.")
+        return Execution.from_row(row)
+
+    async def page(
+        self,
+        *,
+        statuses: Sequence[str] | None = None,
+        workflow: str | None = None,
+        queue: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        before: UUID | None = None,
+        created_before: datetime | None = None,
+        created_after: datetime | None = None,
+        limit: int = 50,
+    ) -> list[Execution]:
+        """Executions, youngest first, at most `limit`; the last one's id as `before` gives the next page."""
+        wanted = json.dumps(dict(labels)) if labels else None
+        rows = await self.database.many("page", statuses, workflow, queue, wanted, before, created_before, created_after, limit)
+        return [Execution.from_row(row) for row in rows]
+
+    async def cancel(self, id: UUID, *, actor: str, reason: str = "cancelled", session: Session | None = None) -> Execution:  # noqa: A002
+        """Cancel at once what nobody runs; ask the worker of what runs. Asking twice changes nothing.
+
+        Raises: NotFound. IllegalTransition when it has ended, but for one that is cancelled already.
+        """
+        async with self._joined(session) as inside:
+            row = await inside.maybe("cancel", id, actor, reason)
+        if row is not None:
+            return Execution.from_row(row)
+        ended = await self.get(id)
+        if ended.status != "cancelled":
+            raise IllegalTransition(f"Task {id} is {ended.status}: it cannot be cancelled. Allowed are: {_allowed(ended)}.")
+        return ended
+
+    async def emit(self, id: UUID, name: str, payload: object, *, actor: str, session: Session | None = None) -> Event:  # noqa: A002
+        """Tell the execution a fact from outside. The first of a name counts; a later one gets the first back, not accepted.
+
+        Raises: NotFound. IllegalTransition when the execution has ended. PayloadUnfit, PayloadTooLarge.
+        """
+        text = admit(payload, what="payload", limit=self._limit)
+        async with self._joined(session) as inside:
+            # The lock comes first, in a statement of its own: see Claim.wait.
+            locked = await inside.maybe("lock_execution", id)
+            if locked is None or locked["status"] not in LIVE:
+                raise await self._not_waiting(id, name)
+            wait = await inside.maybe("is_wait_over", id, name)
+            if wait is not None and wait["over"]:
+                raise IllegalTransition(f"Task {id} no longer waits for {name}: the time is over.")
+            row = await inside.one("emit", id, name, text, actor)
+            await inside.maybe("wake_for_event", id, name, actor)
+        return Event(name, decode(row["payload"]), row["emitted_by"], row["emitted_at"], accepted=row["ours"])
+
+    async def checkpoints(self, id: UUID) -> list[Checkpoint]:  # noqa: A002
+        """The finished steps, in the order in which they finished."""
+        return [Checkpoint.from_row(row) for row in await self.database.many("load_checkpoints", id)]
+
+    async def timeline(self, id: UUID) -> list[Move]:  # noqa: A002
+        """Every move, in order: who, when, from where to where, why."""
+        return [Move.from_row(row) for row in await self.database.many("timeline", id)]
+
+    async def cursor(self) -> str:
+        """A point in the history of this database: `changed_since` it misses no move that commits later."""
+        return str((await self.database.one("cursor"))["cursor"])
+
+    async def changed_since(self, cursor: str, *, label: str) -> tuple[str, list[Execution]]:
+        """Executions with `label` that moved since `cursor`, and the new cursor. A poll for mirrors: may name one twice, misses none."""
+        async with self.database.session() as session:
+            later = str((await session.one("cursor"))["cursor"])
+            rows = await session.many("changed_since", cursor, label)
+        return later, [Execution.from_row(row) for row in rows]
+
+    async def dead_letters(self, *, limit: int = 50) -> list[DeadLetter]:
+        """Youngest first."""
+        return [DeadLetter.from_row(row) for row in await self.database.many("dead_letters", limit)]
+
+    async def requeue(self, id: UUID, *, actor: str, from_step: Literal["failed", "start"] = "failed") -> Execution:  # noqa: A002
+        """Run a dead letter again as a new execution, which keeps the finished steps unless it goes from the start.
+
+        Raises: NotFound when there is no dead letter. IllegalTransition when it was requeued before.
+        """
+        dead = await self.get(id)
+        successor = uuid7()
+        async with self.database.transaction() as session:
+            if await session.maybe("mark_requeued", id, successor) is None:
+                raise IllegalTransition(f"Task {id} is {dead.status} and no dead letter that waits: it cannot be requeued.")
+            text = encode(dead.input, limit=self._limit)
+            await session.one(
+                "enqueue",
+                *(successor, dead.workflow, dead.version, dead.queue, dead.priority, text, dead.operation_key, digest(text)),
+                *(json.dumps(dict(dead.labels)), None, dead.max_attempts, None, actor, f"requeued from {id}", id),
+            )
+            if from_step == "failed":
+                await session.none("copy_checkpoints", id, successor)
+        return await self.get(successor)
+
+    async def pause(self, queue: str, *, actor: str, paused: bool = True) -> None:
+        """Stop, or start again, all claims from `queue`; what runs goes on."""
+        await self.database.none("pause", queue, paused, actor)
+
+    async def health(self, *, overdue: timedelta = timedelta(minutes=1)) -> Health:
+        """The numbers that say whether work flows."""
+        async with self.database.session() as session:
+            latency = await session.one("latency")
+            seconds = latency["seconds"] or [None, None, None]
+            return Health(
+                depth=[dict(r) for r in await session.many("depth")],
+                workers=[{**r, "id": str(r["id"])} for r in await session.many("living_workers")],
+                endings=[dict(r) for r in await session.many("endings")],
+                latency_seconds=dict(zip(("p50", "p95", "p99"), seconds, strict=True)),
+                dead_letters=(await session.one("dead_count"))["count"],
+                unclaimable=[dict(r) for r in await session.many("unclaimable", overdue)],
+            )
+
+    async def ping(self) -> None:
+        """Raises: DatabaseUnavailable."""
+        await self.database.one("ping")
+
+    @asynccontextmanager
+    async def _joined(self, session: Session | None) -> AsyncIterator[Session]:
+        if session is not None:
+            yield session
+        else:
+            async with self.database.transaction() as own:
+                yield own
+
+    async def _not_waiting(self, id: UUID, name: str) -> IllegalTransition:  # noqa: A002
+        ended = await self.get(id)
+        return IllegalTransition(f"Task {id} is {ended.status}: it waits for no {name}.")
+
+
+def _allowed(execution: Execution) -> str:
+    return "requeue" if execution.status == "error" else "nothing, it has ended"
+
+
+def _key(key: str | None) -> str | None:
+    if key is not None and not 0 < len(key) <= KEY_LIMIT:
+        raise InvalidRequest(f"The operation key has {len(key)} characters; 1 to {KEY_LIMIT} are allowed.")
+    return key

@@ -1,0 +1,75 @@
+"""Leases: kept alive by heartbeats, taken from the lost, watched by presence.
+
+Recovery is a predicate over rows that every worker evaluates; there is no leader and no list. Knows nothing of how claims are run.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from uuid import UUID
+
+from suture.engine.claim import Claim
+from suture.engine.database import Database, Session
+
+log = logging.getLogger(__name__)
+
+BATCH = 500
+"""Rows that one sweep takes at most from each kind of the due: the next sweep takes the rest."""
+
+SWEEPER = "recovery"
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    duration: timedelta = timedelta(seconds=30)
+    heartbeat: timedelta = timedelta(seconds=10)
+    grace: timedelta = timedelta(milliseconds=500)
+    """How long a presence may be missing before the lease counts as ended."""
+    crash_limit: int = 5
+    """Lost workers that one execution survives; the next makes it a dead letter, since it may be what kills them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    lost: list[Claim]
+    cancelled: list[Claim]
+
+
+async def beat(database: Database, owner: UUID, claims: Sequence[Claim], *, lease: Lease) -> Beat:
+    """Renew everything that `owner` holds, in one statement; returns what it holds no longer and what should stop.
+
+    Raises: DatabaseUnavailable.
+    """
+    ids, epochs, steps = [c.execution.id for c in claims], [c.epoch for c in claims], [c.step for c in claims]
+    rows = await database.many("beat", owner, ids, epochs, steps, lease.duration)
+    held = {(r["id"], r["epoch"]): r["cancel_requested_by"] for r in rows}
+    lost = [c for c in claims if (c.execution.id, c.epoch) not in held]
+    return Beat(lost, [c for c in claims if held.get((c.execution.id, c.epoch))])
+
+
+async def show_presence(session: Session, owner: UUID) -> None:
+    """Hold the session's advisory lock of `owner`: as long as the connection lives, the others see it in pg_locks."""
+    if (await session.one("take_presence", owner))["held"]:
+        await session.none("show_presence", owner)
+
+
+async def sweep(database: Database, *, lease: Lease) -> int:
+    """Bring back what is due: work of the lost, sleeps and waits that ended, deadlines. Returns how many rows moved.
+
+    Any number of workers may sweep at the same time.
+    """
+    await database.none("mark_absent")
+    recovered = await database.many("recover", lease.grace, lease.crash_limit, BATCH, SWEEPER)
+    for row in recovered:
+        log.warning("took an execution from a lost worker", extra={"task": str(row["id"]), "crashes": row["crashes"]})
+    woken = await database.many("wake_due", BATCH, SWEEPER)
+    overdue = await database.many("expire_overdue", BATCH, SWEEPER)
+    return len(recovered) + len(woken) + len(overdue)
+
+
+async def tidy(database: Database, *, keep_ended: timedelta, keep_workers: timedelta) -> int:
+    """Move ended executions to the history, add its coming months, forget workers that left. Returns how many executions moved."""
+    await database.none("add_partitions")
+    await database.none("forget_workers", keep_workers)
+    return len(await database.many("archive", BATCH, keep_ended))

@@ -1,0 +1,71 @@
+"""Brings the database up to this version: applies the migrations that it lacks, in order, each in its own transaction.
+
+Forward only: expand before the new code runs, contract a release later, so that old and new workers run side by side.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import NamedTuple
+
+import asyncpg
+
+from suture.engine.database import translated
+from suture.errors import ConfigError
+
+# Two migrations that start at once: the second waits here until the first is done, and then finds nothing to do.
+_LOCK = "select pg_advisory_lock(hashtextextended('suture.migrate', 0))"
+_LEDGER = """
+create schema if not exists suture;
+create table if not exists suture.migrations
+    (name text primary key, digest text not null, applied_at timestamptz not null default clock_timestamp())
+"""
+
+
+class Migration(NamedTuple):
+    name: str
+    text: str
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+async def migrate(url: str, *, packages: Sequence[str] = ("suture.engine", "suture.remediation")) -> list[str]:
+    """Apply what is missing and return its names, in order; empty when the database is current.
+
+    Raises: DatabaseUnavailable. ConfigError when an applied migration is not the one of this version.
+    """
+    with translated():
+        connection = await asyncpg.connect(url, timeout=10)
+        try:
+            await connection.execute(_LOCK)
+            await connection.execute(_LEDGER)
+            applied = {r["name"]: r["digest"] for r in await connection.fetch("select name, digest from suture.migrations")}
+            return [m.name for m in known(*packages) if await _apply(connection, m, applied.get(m.name))]
+        finally:
+            await connection.close(timeout=10)
+
+
+def known(*packages: str) -> list[Migration]:
+    """All migrations of `packages`, in the order in which they apply."""
+    return [
+        Migration(f"{package}/{file.name.removesuffix('.sql')}", file.read_text())
+        for package in packages
+        for file in sorted((files(package) / "sql" / "migrations").iterdir(), key=lambda f: f.name)
+        if file.name.endswith(".sql")
+    ]
+
+
+async def _apply(connection: "asyncpg.Connection[asyncpg.Record]", migration: Migration, digest: str | None) -> bool:
+    if digest == migration.digest:
+        return False
+    if digest is not None:
+        raise ConfigError(
+            f"Migration {migration.name} was applied with another content (SHA-256 {digest[:12]}, here {migration.digest[:12]}): "
+            "an applied migration never changes, add a new one."
+        )
+    async with connection.transaction():
+        await connection.execute(migration.text)
+        await connection.execute("insert into suture.migrations (name, digest) values ($1, $2)", migration.name, migration.digest)
+    return True

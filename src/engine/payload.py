@@ -1,0 +1,123 @@
+"""Payloads: values to the text of a JSONB column and back, exactly. Pure.
+
+JSONB cannot hold a NUL character, a lone surrogate, NaN or an infinity, and it forgets that 1e22 was a float. At the door such an
+input is refused with its place. A result of work that is already done is never refused: what JSONB cannot hold travels as a
+tagged object {"$suture": kind, "text": …}.
+"""
+
+import base64
+import hashlib
+import json
+import math
+import re
+from typing import Any
+
+from suture.errors import PayloadTooLarge, PayloadUnfit
+
+LIMIT = 1 << 20
+"""Bytes of JSON that one payload may have. A result larger than this belongs into a table or a bucket of its own."""
+
+_TAG = "$suture"
+# In the text of json.dumps: an escaped NUL or surrogate, an exponent, or our own tag. Only then the slow way is needed.
+_SPECIAL = re.compile(r'\\u0000|\\ud[89a-f]|\d[eE]\+?\d|"\$suture"')
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def encode(value: object, *, limit: int = LIMIT) -> str:
+    """The JSON text of `value`; `decode` gives an equal value back, whatever it holds.
+
+    Raises: PayloadTooLarge. PayloadUnfit for what is no JSON value at all.
+    """
+    text = _dumps(value)
+    if text is None or _SPECIAL.search(text):
+        text = json.dumps(_tagged(value), ensure_ascii=True, separators=(",", ":"))
+    return _bounded(text, limit)
+
+
+def decode(text: str) -> Any:
+    """The value that `encode` was given."""
+    return json.loads(text, object_hook=_untagged if f'"{_TAG}"' in text else None)
+
+
+def admit(value: object, *, what: str = "input", limit: int = LIMIT) -> str:
+    """The JSON text of a value that comes from outside.
+
+    Raises: PayloadUnfit with the place of a NUL, a lone surrogate, or a number that is none. PayloadTooLarge.
+    """
+    complaint = _complaint(value, what)
+    if complaint:
+        raise PayloadUnfit(complaint)
+    return encode(value, limit=limit)
+
+
+def digest(text: str) -> bytes:
+    """SHA-256 of a payload, the same for the same content in whatever order its keys came."""
+    return hashlib.sha256(json.dumps(json.loads(text), sort_keys=True, separators=(",", ":")).encode()).digest()
+
+
+def _dumps(value: object) -> str | None:
+    try:
+        return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    except ValueError:
+        return None  # NaN or infinity
+    except TypeError as error:
+        raise PayloadUnfit(f"The payload is not JSON: {error}. Return a pydantic model or plain JSON values.") from None
+
+
+def _bounded(text: str, limit: int) -> str:
+    if len(text) > limit:
+        raise PayloadTooLarge(len(text), limit)
+    return text
+
+
+def _tagged(value: Any) -> Any:
+    match value:
+        case str() if "\0" in value or _SURROGATE.search(value):
+            return {_TAG: "text", "text": base64.b64encode(value.encode("utf-8", "surrogatepass")).decode()}
+        case float() if not math.isfinite(value) or (value.is_integer() and abs(value) >= 1e15):
+            return {_TAG: "float", "text": repr(value)}
+        case dict() if _TAG in value or any("\0" in k or _SURROGATE.search(k) for k in map(str, value)):
+            return {_TAG: "object", "text": [[_tagged(_key(k)), _tagged(v)] for k, v in value.items()]}
+        case dict():
+            return {k: _tagged(v) for k, v in value.items()}
+        case list() | tuple():
+            return [_tagged(v) for v in value]
+    return value
+
+
+def _key(key: Any) -> str:
+    return key if isinstance(key, str) else str(json.loads(json.dumps({key: 0}).split(":")[0].lstrip("{")))
+
+
+def _untagged(found: dict[str, Any]) -> Any:
+    match found.get(_TAG):
+        case "text":
+            return base64.b64decode(found["text"]).decode("utf-8", "surrogatepass")
+        case "float":
+            return float(found["text"])
+        case "object":
+            return {k: v for k, v in found["text"]}  # noqa: C416 (pairs, each a list)
+    return found
+
+
+def _complaint(value: Any, place: str) -> str | None:
+    match value:
+        case str():
+            return _text_complaint(value, place)
+        case float() if not math.isfinite(value):
+            return f"{place} is {value!r}, and JSON has no such number. Leave it out or send a string."
+        case dict():
+            parts = [(f"{place}.{k}", v) for k, v in value.items()]
+            keys = next(filter(None, (_text_complaint(str(k), f"a key of {place}") for k in value)), None)
+            return keys or next(filter(None, (_complaint(v, p) for p, v in parts)), None)
+        case list() | tuple():
+            return next(filter(None, (_complaint(v, f"{place}[{i}]") for i, v in enumerate(value))), None)
+    return None
+
+
+def _text_complaint(text: str, place: str) -> str | None:
+    if (at := text.find("\0")) >= 0:
+        return f"{place} has a NUL character at {at}, which Postgres cannot keep. Remove it, or send the text as base64."
+    if found := _SURROGATE.search(text):
+        return f"{place} has half of a surrogate pair at {found.start()}, which is no text. Remove it, or send the text as base64."
+    return None

@@ -1,0 +1,177 @@
+"""What the engine's rows look like to Python: frozen records, each made from a row. Does nothing else."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Self
+from uuid import UUID
+
+from suture.engine.payload import decode
+from suture.engine.states import Status
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why something ended in error, safe to show."""
+
+    reason: str
+    message: str
+    step: str | None = None
+
+    @classmethod
+    def from_json(cls, text: str | None) -> Self | None:
+        if text is None:
+            return None
+        found = json.loads(text)
+        return cls(found.get("reason", "Error"), found.get("message", ""), found.get("step"))
+
+    def to_json(self) -> str:
+        # A message may quote anything: what JSONB cannot keep is replaced, a failure must always be writable.
+        clean = self.message.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
+        return json.dumps({"reason": self.reason, "message": clean[:8000], "step": self.step})
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """A task's execution, as its row stood when it was read."""
+
+    id: UUID
+    workflow: str
+    version: int
+    queue: str
+    priority: int
+    status: Status
+    input: Any
+    output: Any
+    error: Failure | None
+    operation_key: str | None
+    labels: Mapping[str, str]
+    owner_id: UUID | None
+    epoch: int
+    lease_expires: datetime | None
+    run_at: datetime
+    attempt: int
+    """1 for the first try; a failure raises it. Waits, hand-backs and lost workers do not."""
+    max_attempts: int | None
+    crashes: int
+    """How often the worker was lost while it ran this."""
+    step: str | None
+    """The step that runs, waits or ran last."""
+    deadline_at: datetime | None
+    cancel_requested_by: str | None
+    forked_from: UUID | None
+    created_at: datetime
+    started_at: datetime | None
+    updated_at: datetime
+    finished_at: datetime | None
+    reason: str
+    """Why it is in this state."""
+
+    @classmethod
+    def from_row(cls, row: Row) -> Self:
+        return cls(
+            **{name: row[name] for name in _PLAIN},
+            input=decode(row["input"]),
+            output=None if row["output"] is None else decode(row["output"]),
+            error=Failure.from_json(row["error"]),
+            labels=json.loads(row["labels"]),
+        )
+
+
+_PLAIN = tuple(n for n in Execution.__slots__ if n not in {"input", "output", "error", "labels"})
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueued:
+    """Answer to an enqueue."""
+
+    execution: Execution
+    created: bool
+    """False: the operation key was taken by the same request; `execution` is the earlier one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A finished step."""
+
+    step_id: str
+    kind: str
+    output: Any
+    attempts: int
+    owner_id: UUID
+    epoch: int
+    started_at: datetime
+    finished_at: datetime
+
+    @classmethod
+    def from_row(cls, row: Row) -> Self:
+        return cls(**{n: row[n] for n in cls.__slots__ if n != "output"}, output=decode(row["output"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A line of the timeline: who moved the execution from where to where, when and why."""
+
+    id: int
+    at: datetime
+    actor: str
+    from_status: Status | None
+    to_status: Status
+    reason: str
+    step: str | None
+    epoch: int
+
+    @classmethod
+    def from_row(cls, row: Row) -> Self:
+        return cls(**{n: row[n] for n in cls.__slots__})
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A fact from outside for one execution; the first of a name is the one that counts."""
+
+    name: str
+    payload: Any
+    emitted_by: str
+    emitted_at: datetime
+    accepted: bool
+    """False: an earlier event of this name stands, and `payload` is its; or the wait was over."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    execution_id: UUID
+    workflow: str
+    queue: str
+    reason: str
+    error: Failure
+    step: str | None
+    attempts: int
+    crashes: int
+    dead_at: datetime
+    requeued_as: UUID | None
+
+    @classmethod
+    def from_row(cls, row: Row) -> Self:
+        error = Failure.from_json(row["error"]) or Failure("Error", "")
+        return cls(**{n: row[n] for n in cls.__slots__ if n != "error"}, error=error)
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Numbers from SQL alone."""
+
+    depth: list[dict[str, Any]]
+    """queue, status, count, oldest_seconds."""
+    workers: list[dict[str, Any]]
+    """id, name, version, queues, presence, beat_seconds, running."""
+    endings: list[dict[str, Any]]
+    """workflow, attempt, ended, failed: over the last hour."""
+    latency_seconds: dict[str, float | None] = field(default_factory=dict)
+    """p50, p95, p99 from creation to the first claim, over the last hour; None when nothing started."""
+    dead_letters: int = 0
+    unclaimable: list[dict[str, Any]] = field(default_factory=list)
+    """workflow, version, count of what is overdue by a minute: no worker knows it, or there are too few."""

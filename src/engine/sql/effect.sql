@@ -1,0 +1,36 @@
+-- name: intend
+-- maybe: the ledger's row, ours or an earlier one's; no row: the lease is lost
+-- $1 execution uuid, $2 owner uuid, $3 epoch bigint, $4 step text, $5 kind text, $6 key text
+--
+-- The intent is on disk before the act: whoever comes after a crash knows that the outside must be asked first.
+with held as materialized (
+    select id from suture.workflow_executions
+    where id = $1 and owner_id = $2 and epoch = $3 and status = 'running'
+    for no key update
+)
+insert into suture.effects as f (kind, key, execution_id, step_id)
+select $5, $6, id, $4 from held
+on conflict (kind, key) do update set key = f.key
+returning f.state, f.result, f.execution_id
+
+-- name: confirm
+-- maybe: the output that counts; no row: the lease is lost
+-- $1 execution uuid, $2 owner uuid, $3 epoch bigint, $4 step text, $5 kind text, $6 key text, $7 result jsonb, $8 attempts int,
+-- $9 started_at timestamptz
+--
+-- The ledger's confirmation and the step's checkpoint are one statement.
+with held as materialized (
+    select id from suture.workflow_executions
+    where id = $1 and owner_id = $2 and epoch = $3 and status = 'running'
+    for no key update
+), confirmed as (
+    update suture.effects f
+    set state = 'confirmed', result = coalesce(f.result, $7), confirmed_at = coalesce(f.confirmed_at, clock_timestamp())
+    from held
+    where f.kind = $5 and f.key = $6
+    returning f.result
+)
+insert into suture.operation_outputs as o (execution_id, step_id, kind, output, attempts, owner_id, epoch, started_at)
+select $1, $4, 'effect', confirmed.result, $8, $2, $3, $9 from confirmed
+on conflict (execution_id, step_id) do update set output = o.output
+returning o.output

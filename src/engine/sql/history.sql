@@ -1,0 +1,62 @@
+-- name: get
+-- maybe: the execution, living or ended
+-- $1 id uuid
+select * from suture.executions where id = $1
+
+-- name: page
+-- many: executions, youngest first
+-- $1 statuses text[] (null: all), $2 workflow text, $3 queue text, $4 labels jsonb, $5 before uuid (keyset: ids older than this),
+-- $6 created_before timestamptz, $7 created_after timestamptz, $8 limit int
+--
+-- Ids are UUIDv7: their order is the order of creation, and the primary keys serve the page.
+select * from suture.executions
+where ($1::text[] is null or status = any ($1))
+  and ($2::text is null or workflow = $2)
+  and ($3::text is null or queue = $3)
+  and ($4::jsonb is null or labels @> $4)
+  and ($5::uuid is null or id < $5)
+  and ($6::timestamptz is null or created_at < $6)
+  and ($7::timestamptz is null or created_at >= $7)
+order by id desc
+limit $8
+
+-- name: timeline
+-- many: the moves of an execution, in order
+-- $1 execution uuid
+select id, at, actor, from_status, to_status, reason, step, epoch from suture.timeline where execution_id = $1 order by id
+
+-- name: cursor
+-- one: the oldest transaction that may still be under way
+--
+-- Not the greatest id of the timeline: a transaction that took a smaller id may commit after one with a greater id was read.
+select pg_snapshot_xmin(pg_current_snapshot())::text as cursor
+
+-- name: changed_since
+-- many: the executions with the label that moved in the cursor's transaction or a later one
+-- $1 cursor text, $2 label text
+select e.* from suture.executions e
+where e.labels ? $2
+  and e.id in (select execution_id from suture.timeline where xid >= $1::text::xid8)
+
+-- name: with_labels
+-- many: executions that carry these labels, youngest first
+-- $1 labels jsonb, $2 limit int
+select * from suture.executions where labels @> $1 order by id desc limit $2
+
+-- name: dead_letters
+-- many: youngest first
+-- $1 limit int
+select * from suture.dead_letters order by dead_at desc limit $1
+
+-- name: mark_requeued
+-- maybe: the id, when it had not been requeued before
+-- $1 execution uuid, $2 successor uuid
+update suture.dead_letters set requeued_as = $2 where execution_id = $1 and requeued_as is null returning execution_id
+
+-- name: copy_checkpoints
+-- none
+-- $1 from uuid, $2 to uuid
+insert into suture.operation_outputs (execution_id, step_id, kind, output, attempts, owner_id, epoch, started_at, finished_at)
+select $2, step_id, kind, output, attempts, owner_id, epoch, started_at, finished_at
+from suture.operation_outputs where execution_id = $1
+on conflict do nothing

@@ -1,0 +1,158 @@
+-- name: register
+-- none
+-- $1 id uuid, $2 name text, $3 version text, $4 queues text[]
+insert into suture.workers (id, name, version, queues) values ($1, $2, $3, $4)
+
+-- name: deregister
+-- none
+-- $1 id uuid
+update suture.workers set stopped_at = clock_timestamp(), presence = false, absent_since = null where id = $1
+
+-- name: beat
+-- many: id and epoch of what is still held, and whether somebody wishes it cancelled; what is missing is lost
+-- $1 owner uuid, $2 ids uuid[], $3 epochs bigint[], $4 steps text[], $5 lease interval
+--
+-- One statement renews all that a worker holds. No indexed column changes: a HOT update.
+-- Rows are locked in the order of their ids, as everywhere, so that a beat and a batch of cancels cannot deadlock.
+with beaten as (
+    update suture.workers set beat_at = now() where id = $1
+), held as materialized (
+    select e.id, wanted.step
+    from unnest($2::uuid[], $3::bigint[], $4::text[]) as wanted (id, epoch, step)
+    join suture.workflow_executions e on e.id = wanted.id
+    where e.owner_id = $1 and e.epoch = wanted.epoch and e.status = 'running'
+    order by e.id
+    for no key update of e
+)
+update suture.workflow_executions e
+set lease_expires = now() + $5, step = coalesce(held.step, e.step)
+from held
+where e.id = held.id
+returning e.id, e.epoch, e.cancel_requested_by
+
+-- name: take_presence
+-- one: whether the lock is ours
+-- $1 owner uuid
+--
+-- A session's advisory lock: it goes when the process or its connection goes, and everyone can see that in pg_locks.
+select pg_try_advisory_lock(hashtextextended($1::text, 1)) as held
+
+-- name: show_presence
+-- none
+-- $1 owner uuid
+update suture.workers set presence = true, absent_since = null where id = $1
+
+-- name: mark_absent
+-- none
+--
+-- pg_locks splits the key of an advisory lock into two halves. Presence only makes recovery early: a worker that never showed its
+-- presence (PgBouncer) is judged by its leases alone.
+update suture.workers w
+set absent_since = case when seen.here then null else now() end
+from (
+    select id, exists (
+        select from pg_locks l
+        where l.locktype = 'advisory' and l.granted and l.objsubid = 1
+          and l.database = (select oid from pg_database where datname = current_database())
+          and l.classid = ((hashtextextended(id::text, 1) >> 32) & 4294967295)::oid
+          and l.objid = (hashtextextended(id::text, 1) & 4294967295)::oid
+    ) as here
+    from suture.workers
+    where presence and stopped_at is null
+) as seen
+where w.id = seen.id and seen.here = (w.absent_since is not null)
+
+-- name: recover
+-- many: id, status and crashes of what was taken from the lost
+-- $1 grace interval, $2 crash_limit int, $3 batch int, $4 actor text
+--
+-- A predicate over rows that any worker evaluates as often as it likes. SKIP LOCKED: a row that somebody is writing is not lost.
+-- Served by executions_running. Past the crash limit the execution ends in the dead letters: it may be what kills the workers.
+with lost as materialized (
+    select e.id, e.lease_expires < now() as expired
+    from suture.workflow_executions e
+    where e.status = 'running'
+      and (e.lease_expires < now()
+           or e.owner_id in (select id from suture.workers where presence and absent_since < now() - $1::interval))
+    limit $3
+    for no key update of e skip locked
+), taken as (
+    update suture.workflow_executions e
+    set status = case when e.crashes >= $2 then 'error' else 'enqueued' end,
+        crashes = e.crashes + 1, owner_id = null, lease_expires = null, run_at = now(), updated_at = now(),
+        finished_at = case when e.crashes >= $2 then now() end,
+        error = case when e.crashes >= $2
+            then jsonb_build_object('reason', 'CrashLoop', 'message', format('its worker was lost %s times while it ran', e.crashes + 1))
+            else e.error end,
+        changed_at = clock_timestamp(), changed_by = $4,
+        reason = case when e.crashes >= $2 then 'CrashLoop' when lost.expired then 'lease expired' else 'worker gone' end
+    from lost
+    where e.id = lost.id
+    returning e.*
+), buried as (
+    insert into suture.dead_letters (execution_id, workflow, queue, reason, error, step, attempts, crashes)
+    select id, workflow, queue, reason, error, step, attempt, crashes from taken where status = 'error'
+)
+select id, status, crashes, pg_notify('suture_due', queue)::text as notified from taken
+
+-- name: expire_owner
+-- many: the ids whose lease ends now
+-- $1 worker name text
+--
+-- For whoever knows that a worker is gone before its lease runs out: the operator sees a pod or a node go.
+update suture.workflow_executions e
+set lease_expires = now() - interval '1 microsecond'
+from suture.workers w
+where w.name = $1 and e.owner_id = w.id and e.status = 'running'
+returning e.id
+
+-- name: expire_overdue
+-- many: the ids that missed their deadline
+-- $1 batch int, $2 actor text
+with overdue as materialized (
+    select id from suture.workflow_executions
+    where deadline_at < now() and status in ('enqueued', 'waiting', 'running')
+      and (status <> 'running' or cancel_requested_by is null)
+    limit $1
+    for no key update skip locked
+), ended as (
+    update suture.workflow_executions e
+    set status = 'error', owner_id = null, lease_expires = null, finished_at = now(), updated_at = now(),
+        error = jsonb_build_object('reason', 'DeadlineExceeded', 'message', format('not finished by %s', e.deadline_at)),
+        changed_at = clock_timestamp(), changed_by = $2, reason = 'DeadlineExceeded'
+    from overdue
+    where e.id = overdue.id
+    returning e.*
+), buried as (
+    insert into suture.dead_letters (execution_id, workflow, queue, reason, error, step, attempts, crashes)
+    select id, workflow, queue, reason, error, step, attempt, crashes from ended
+)
+select id, pg_notify('suture_cancel', id::text)::text as notified from ended
+
+-- name: archive
+-- many: the ids that went to the history
+-- $1 batch int, $2 age interval
+--
+-- Ended rows leave the live table in batches; the row is in exactly one of the two at any time.
+with ended as materialized (
+    select id from suture.workflow_executions
+    where status in ('completed', 'error', 'cancelled') and finished_at < now() - $2::interval
+    limit $1
+    for update skip locked
+), gone as (
+    delete from suture.workflow_executions e using ended where e.id = ended.id returning e.*
+)
+insert into suture.workflow_history select * from gone returning id
+
+-- name: add_partitions
+-- none
+select suture.add_history_month(now() + make_interval(months => m)) from generate_series(0, 2) m
+
+-- name: forget_workers
+-- none
+-- $1 age interval
+--
+-- Only a worker that owns nothing: the row of a lost one is what proves that its work must be recovered.
+delete from suture.workers w
+where coalesce(stopped_at, beat_at) < now() - $1::interval
+  and not exists (select from suture.workflow_executions e where e.owner_id = w.id)

@@ -1,0 +1,291 @@
+-- Durable executions on Postgres.
+--
+-- workflow_executions   one row an execution that lives, or has just ended: what to run, in which state, by whom, until when
+-- workflow_history      ended executions, moved here in batches and partitioned by month: retention drops a partition
+-- operation_outputs     one row a finished step: its checkpoint; first write wins
+-- operation_failures    one row a step that failed and will be tried again
+-- workflow_waits        one row a sleep or a wait: holds no process, no connection, no timer
+-- events                facts from outside for one execution; the first of a name wins
+-- effects               the ledger of outside effects: intended before the act, confirmed after it
+-- timeline              who moved what from where to where, when and why; append-only, written by a trigger
+-- dead_letters          executions that need a person, with the reason
+-- queues                pause and limits, changed live
+-- workers               one row a process life; never reused
+--
+-- How an execution moves (the only edges; `check_move` refuses the rest, from psql too):
+--
+--     (new) -> enqueued -> running -> completed | error | cancelled
+--                 ^          |  |
+--                 |          |  +--> waiting -> enqueued | cancelled | error
+--                 +----------+   retry, hand-back, recovery        enqueued -> cancelled | error
+--
+-- A claim raises `epoch`. Each later write of the claimant names owner and epoch; zero rows mean that the lease is lost.
+-- Lock order, everywhere: workers, then workflow_executions by id, then the other tables. A statement that reads another table to
+-- decide on an execution first locks the execution's row in an earlier statement of the same transaction: its snapshot is then
+-- younger than every writer that held the lock.
+-- Time is this database's clock alone. Every statement that moves a status sets changed_at, changed_by and reason.
+
+create schema if not exists suture;
+
+create table suture.workflow_executions (
+    id              uuid        primary key,
+    workflow        text        not null check (workflow <> ''),
+    version         integer     not null default 1,
+    queue           text        not null default 'default' check (queue <> ''),
+    priority        integer     not null default 0,
+    status          text        not null default 'enqueued'
+                    constraint known_status check (status in ('enqueued', 'running', 'waiting', 'completed', 'error', 'cancelled')),
+    input           jsonb       not null,
+    output          jsonb,
+    error           jsonb,
+    operation_key   text,
+    input_digest    bytea       not null,
+    labels          jsonb       not null default '{}',
+    owner_id        uuid,
+    epoch           bigint      not null default 0,
+    lease_expires   timestamptz,
+    run_at          timestamptz not null default now(),
+    attempt         integer     not null default 1,
+    max_attempts    integer,
+    crashes         integer     not null default 0,
+    step            text,
+    deadline_at     timestamptz,
+    cancel_requested_by text,
+    forked_from     uuid,
+    created_at      timestamptz not null default now(),
+    started_at      timestamptz,
+    updated_at      timestamptz not null default now(),
+    finished_at     timestamptz,
+    changed_at      timestamptz not null default clock_timestamp(),
+    changed_by      text        not null,
+    reason          text        not null default '',
+    constraint owned_while_running check ((status = 'running') = (owner_id is not null and lease_expires is not null)),
+    constraint finished_when_ended check ((status in ('completed', 'error', 'cancelled')) = (finished_at is not null))
+) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500);
+
+-- lease_expires is in no index on purpose: a heartbeat stays a HOT update.
+create index executions_due     on suture.workflow_executions (queue, priority desc, run_at) where status = 'enqueued';
+create index executions_running on suture.workflow_executions (owner_id) where status = 'running';
+create index executions_ended   on suture.workflow_executions (finished_at) where status in ('completed', 'error', 'cancelled');
+create index executions_deadline on suture.workflow_executions (deadline_at)
+    where deadline_at is not null and status in ('enqueued', 'running', 'waiting');
+create index executions_labels  on suture.workflow_executions using gin (labels jsonb_path_ops);
+create unique index operation_key_is_unique on suture.workflow_executions (operation_key)
+    where operation_key is not null and status in ('enqueued', 'running', 'waiting');
+
+create table suture.workflow_history (like suture.workflow_executions including defaults including constraints)
+    partition by range (finished_at);
+alter table suture.workflow_history add primary key (id, finished_at);
+create index history_finished on suture.workflow_history (finished_at);
+create index history_key on suture.workflow_history (operation_key, finished_at desc) where operation_key is not null;
+create index history_labels on suture.workflow_history using gin (labels jsonb_path_ops);
+
+create table suture.operation_outputs (
+    execution_id    uuid        not null,
+    step_id         text        not null,
+    kind            text        not null check (kind in ('step', 'sleep', 'wait', 'effect')),
+    output          jsonb       not null,
+    attempts        integer     not null default 1,
+    owner_id        uuid        not null,
+    epoch           bigint      not null,
+    started_at      timestamptz not null,
+    finished_at     timestamptz not null default clock_timestamp(),
+    primary key (execution_id, step_id)
+);
+
+create table suture.operation_failures (
+    execution_id    uuid        not null,
+    step_id         text        not null,
+    attempts        integer     not null,
+    error           jsonb       not null,
+    failed_at       timestamptz not null default clock_timestamp(),
+    primary key (execution_id, step_id)
+);
+
+create table suture.workflow_waits (
+    execution_id    uuid        not null,
+    step_id         text        not null,
+    event           text,
+    wake_at         timestamptz,
+    outcome         text        check (outcome in ('event', 'timeout')),
+    created_at      timestamptz not null default clock_timestamp(),
+    primary key (execution_id, step_id),
+    constraint ends_somehow check (event is not null or wake_at is not null)
+);
+create index waits_due on suture.workflow_waits (wake_at) where outcome is null;
+
+create table suture.events (
+    execution_id    uuid        not null,
+    name            text        not null,
+    payload         jsonb       not null,
+    emitted_by      text        not null,
+    emitted_at      timestamptz not null default clock_timestamp(),
+    primary key (execution_id, name)
+);
+
+create table suture.effects (
+    kind            text        not null,
+    key             text        not null,
+    execution_id    uuid        not null,
+    step_id         text        not null,
+    state           text        not null default 'intended' check (state in ('intended', 'confirmed')),
+    result          jsonb,
+    intended_at     timestamptz not null default clock_timestamp(),
+    confirmed_at    timestamptz,
+    primary key (kind, key)
+);
+
+create table suture.timeline (
+    id              bigint      generated always as identity primary key,
+    execution_id    uuid        not null,
+    at              timestamptz not null,
+    actor           text        not null,
+    from_status     text,
+    to_status       text        not null,
+    reason          text        not null,
+    step            text,
+    epoch           bigint      not null,
+    xid             xid8        not null default pg_current_xact_id()
+);
+create index timeline_execution on suture.timeline (execution_id, id);
+create index timeline_xid on suture.timeline (xid);
+
+create table suture.dead_letters (
+    execution_id    uuid        primary key,
+    workflow        text        not null,
+    queue           text        not null,
+    reason          text        not null,
+    error           jsonb       not null,
+    step            text,
+    attempts        integer     not null,
+    crashes         integer     not null,
+    dead_at         timestamptz not null default clock_timestamp(),
+    requeued_as     uuid
+);
+
+create table suture.queues (
+    name            text        primary key,
+    paused          boolean     not null default false,
+    changed_at      timestamptz not null default clock_timestamp(),
+    changed_by      text        not null
+);
+
+create table suture.workers (
+    id              uuid        primary key,
+    name            text        not null,
+    version         text        not null,
+    queues          text[]      not null,
+    presence        boolean     not null default false,
+    absent_since    timestamptz,
+    started_at      timestamptz not null default clock_timestamp(),
+    beat_at         timestamptz not null default now(),
+    stopped_at      timestamptz
+) with (fillfactor = 50);
+
+-- The state machine --------------------------------------------------------------------------------------------------------
+
+create function suture.check_move() returns trigger language plpgsql as $$
+begin
+    if tg_op = 'INSERT' then
+        if new.status <> 'enqueued' then
+            raise exception 'an execution begins as enqueued, not as %', new.status using errcode = 'SU001';
+        end if;
+        return new;
+    end if;
+    if tg_op = 'DELETE' then
+        if old.status not in ('completed', 'error', 'cancelled') then
+            raise exception 'execution % is %: only an ended execution can be removed, cancel it first', old.id, old.status
+                using errcode = 'SU001';
+        end if;
+        return old;
+    end if;
+    if new.id <> old.id or new.epoch < old.epoch then
+        raise exception 'execution %: id and epoch cannot go back', old.id using errcode = 'SU001';
+    end if;
+    if new.status <> old.status then
+        if not case old.status
+            when 'enqueued' then new.status in ('running', 'cancelled', 'error')
+            when 'running'  then new.status in ('enqueued', 'waiting', 'completed', 'error', 'cancelled')
+            when 'waiting'  then new.status in ('enqueued', 'cancelled', 'error')
+            else false
+        end then
+            raise exception 'execution % is %: it cannot become %', old.id, old.status, new.status using errcode = 'SU001';
+        end if;
+        if new.status = 'running' and new.epoch <= old.epoch then
+            raise exception 'execution %: a claim must raise the epoch', old.id using errcode = 'SU001';
+        end if;
+        if new.changed_at = old.changed_at then -- no statement of ours: somebody's hand
+            new.changed_at := clock_timestamp();
+            new.changed_by := 'database user ' || session_user;
+            new.reason := 'changed by hand';
+        end if;
+    end if;
+    return new;
+end $$;
+
+create trigger check_insert before insert on suture.workflow_executions
+    for each row execute function suture.check_move();
+create trigger check_update before update of id, status, epoch on suture.workflow_executions
+    for each row execute function suture.check_move();
+create trigger check_delete before delete on suture.workflow_executions
+    for each row execute function suture.check_move();
+
+create function suture.record_insert() returns trigger language plpgsql as $$
+begin
+    insert into suture.timeline (execution_id, at, actor, from_status, to_status, reason, step, epoch)
+    select id, changed_at, changed_by, null, status, reason, null, epoch from added;
+    return null;
+end $$;
+
+create function suture.record_update() returns trigger language plpgsql as $$
+begin
+    insert into suture.timeline (execution_id, at, actor, from_status, to_status, reason, step, epoch)
+    select n.id, n.changed_at, n.changed_by, o.status, n.status, n.reason, n.step, n.epoch
+    from after n join before o using (id)
+    where n.status <> o.status;
+    return null;
+end $$;
+
+-- A statement at a time, not a row: a batch of a thousand moves is one insert.
+create trigger record_insert after insert on suture.workflow_executions
+    referencing new table as added for each statement execute function suture.record_insert();
+create trigger record_update after update on suture.workflow_executions
+    referencing old table as before new table as after for each statement execute function suture.record_update();
+
+create function suture.refuse_change() returns trigger language plpgsql as $$
+begin
+    raise exception 'the % is append-only', tg_table_name using errcode = 'SU002';
+end $$;
+
+create trigger append_only before update or delete on suture.timeline
+    for each row execute function suture.refuse_change();
+
+-- Partitions of the history ------------------------------------------------------------------------------------------------
+
+create function suture.add_history_month(of timestamptz) returns void language plpgsql as $$
+declare
+    first date := date_trunc('month', of at time zone 'UTC');
+    name text := 'workflow_history_' || to_char(first, 'YYYYMM');
+begin
+    -- two migrations or sweeps at once: the second waits here and finds it done
+    perform pg_advisory_xact_lock(hashtextextended('suture.' || name, 0));
+    if to_regclass('suture.' || name) is null then
+        execute format('create table suture.%I partition of suture.workflow_history for values from (%L) to (%L)',
+                       name, first::timestamp at time zone 'UTC', (first + interval '1 month')::timestamp at time zone 'UTC');
+    end if;
+end $$;
+
+select suture.add_history_month(now() + make_interval(months => m)) from generate_series(0, 2) m;
+
+-- Views --------------------------------------------------------------------------------------------------------------------
+
+create view suture.executions as
+    select * from suture.workflow_executions union all select * from suture.workflow_history;
+
+-- The same rows in the words of a plain task queue.
+create view suture.tasks as
+    select id, workflow as type, input as payload,
+           case status when 'enqueued' then 'pending' when 'waiting' then 'running' when 'error' then 'failed'
+                       when 'cancelled' then 'failed' else status end as status,
+           attempt, lease_expires as locked_until, created_at, updated_at
+    from suture.executions;

@@ -1,0 +1,147 @@
+-- name: enqueue
+-- one: the execution, and whether this call created it
+-- $1 id uuid, $2 workflow text, $3 version int, $4 queue text, $5 priority int, $6 input jsonb, $7 operation_key text,
+-- $8 input_digest bytea, $9 labels jsonb, $10 run_at timestamptz, $11 max_attempts int, $12 deadline_at timestamptz,
+-- $13 actor text, $14 reason text, $15 forked_from uuid
+--
+-- The key is unique among the living by an index, so two clients that race get one row: the loser's conflict turns into a
+-- no-op update that returns the winner's row even where the loser's snapshot cannot see it.
+insert into suture.workflow_executions as e
+    (id, workflow, version, queue, priority, input, operation_key, input_digest, labels, run_at, max_attempts, deadline_at,
+     changed_by, reason, forked_from)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, coalesce($10, now()), $11, $12, $13, $14, $15)
+on conflict (operation_key) where operation_key is not null and status in ('enqueued', 'running', 'waiting')
+    do update set operation_key = e.operation_key
+returning e.*, (xmax = 0) as created, pg_notify('suture_due', $4)::text as notified
+
+-- name: last_with_key
+-- maybe: the youngest ended execution with this key
+-- $1 operation_key text
+select * from suture.executions
+where operation_key = $1 and status in ('completed', 'error', 'cancelled')
+order by finished_at desc
+limit 1
+
+-- name: lock_key
+-- none
+-- $1 operation_key text
+--
+-- Held to the end of the transaction: between the look at the ended and the insert nobody else may pass with the same key.
+select pg_advisory_xact_lock(hashtextextended($1, 7))
+
+-- name: claim
+-- many: the claimed executions, most urgent first; empty when none is due
+-- $1 owner uuid, $2 queues text[], $3 workflows text[], $4 versions int[] (the newest version of each that this worker can run),
+-- $5 batch int, $6 lease interval, $7 actor text
+--
+-- Served by executions_due. SKIP LOCKED: two workers that want one row never wait for each other, the second takes the next;
+-- hence no strict order, and none is promised.
+-- The subquery is materialized on purpose: joined, the planner may re-run it and lock more rows than the limit.
+with due as materialized (
+    select e.id
+    from suture.workflow_executions e
+    where e.status = 'enqueued' and e.run_at <= now() and e.queue = any ($2)
+      and e.queue not in (select name from suture.queues where paused)
+      and exists (select from unnest($3::text[], $4::int[]) as known (workflow, version)
+                  where known.workflow = e.workflow and known.version >= e.version)
+    order by e.priority desc, e.run_at
+    limit $5
+    for update of e skip locked
+)
+update suture.workflow_executions e
+set status = 'running', owner_id = $1, epoch = e.epoch + 1, lease_expires = now() + $6,
+    started_at = coalesce(e.started_at, now()), updated_at = now(),
+    changed_at = clock_timestamp(), changed_by = $7, reason = 'claimed'
+from due
+where e.id = due.id
+returning e.*
+
+-- name: complete
+-- maybe: the id; no row: the lease is lost
+-- $1 id uuid, $2 owner uuid, $3 epoch bigint, $4 output jsonb, $5 actor text
+update suture.workflow_executions
+set status = 'completed', output = $4, owner_id = null, lease_expires = null, finished_at = now(), updated_at = now(),
+    changed_at = clock_timestamp(), changed_by = $5, reason = 'finished'
+where id = $1 and owner_id = $2 and epoch = $3 and status = 'running'
+returning id
+
+-- name: fail
+-- maybe: the id; no row: the lease is lost
+-- $1 id uuid, $2 owner uuid, $3 epoch bigint, $4 error jsonb, $5 reason text, $6 step text, $7 actor text
+--
+-- The end and its dead letter commit together.
+with ended as (
+    update suture.workflow_executions
+    set status = 'error', error = $4, step = coalesce($6, step), owner_id = null, lease_expires = null, finished_at = now(),
+        updated_at = now(), changed_at = clock_timestamp(), changed_by = $7, reason = $5
+    where id = $1 and owner_id = $2 and epoch = $3 and status = 'running'
+    returning *
+), buried as (
+    insert into suture.dead_letters (execution_id, workflow, queue, reason, error, step, attempts, crashes)
+    select id, workflow, queue, $5, $4, step, attempt, crashes from ended
+)
+select id from ended
+
+-- name: retry
+-- maybe: the id; no row: the lease is lost
+-- $1 id uuid, $2 owner uuid, $3 epoch bigint, $4 delay interval, $5 reason text, $6 step text (null: between steps),
+-- $7 error jsonb, $8 step_attempts int, $9 attempt int, $10 actor text
+--
+-- What failed and when it is due again commit together: a crash here neither loses nor doubles an attempt.
+with again as (
+    update suture.workflow_executions
+    set status = 'enqueued', owner_id = null, lease_expires = null, run_at = now() + $4, attempt = $9,
+        step = coalesce($6, step), error = $7, updated_at = now(), changed_at = clock_timestamp(), changed_by = $10, reason = $5
+    where id = $1 and owner_id = $2 and epoch = $3 and status = 'running'
+    returning id
+), noted as (
+    insert into suture.operation_failures (execution_id, step_id, attempts, error)
+    select id, $6, $8, $7 from again where $6 is not null
+    on conflict (execution_id, step_id) do update
+        set attempts = excluded.attempts, error = excluded.error, failed_at = clock_timestamp()
+)
+select id from again
+
+-- name: hand_back
+-- many: the ids that were handed back
+-- $1 owner uuid, $2 ids uuid[], $3 epochs bigint[], $4 actor text, $5 reason text
+--
+-- A drain costs no attempt and no crash: the rows are due at once.
+update suture.workflow_executions e
+set status = 'enqueued', owner_id = null, lease_expires = null, run_at = now(), updated_at = now(),
+    changed_at = clock_timestamp(), changed_by = $4, reason = $5
+from unnest($2::uuid[], $3::bigint[]) as held (id, epoch)
+where e.id = held.id and e.epoch = held.epoch and e.owner_id = $1 and e.status = 'running'
+returning e.id, pg_notify('suture_due', e.queue)::text as notified
+
+-- name: cancel
+-- maybe: the execution; no row: there is none that lives
+-- $1 id uuid, $2 actor text, $3 reason text
+--
+-- At once where nobody runs it. Where somebody does, the wish is written, and the claimant hears of it by NOTIFY, at its next
+-- heartbeat, or at its next write.
+update suture.workflow_executions e
+set status = case when status = 'running' then status else 'cancelled' end,
+    finished_at = case when status = 'running' then null else now() end,
+    cancel_requested_by = coalesce(cancel_requested_by, $2),
+    updated_at = now(),
+    changed_at = case when status = 'running' then changed_at else clock_timestamp() end,
+    changed_by = case when status = 'running' then changed_by else $2 end,
+    reason = case when status = 'running' then reason else $3 end
+where id = $1 and status in ('enqueued', 'running', 'waiting')
+returning e.*, pg_notify('suture_cancel', e.id::text)::text as notified
+
+-- name: finish_cancel
+-- maybe: the id; no row: the lease is lost
+-- $1 id uuid, $2 owner uuid, $3 epoch bigint, $4 reason text
+update suture.workflow_executions
+set status = 'cancelled', owner_id = null, lease_expires = null, finished_at = now(), updated_at = now(),
+    changed_at = clock_timestamp(), changed_by = cancel_requested_by, reason = $4
+where id = $1 and owner_id = $2 and epoch = $3 and status = 'running' and cancel_requested_by is not null
+returning id
+
+-- name: pause
+-- none
+-- $1 queue text, $2 paused boolean, $3 actor text
+insert into suture.queues (name, paused, changed_by) values ($1, $2, $3)
+on conflict (name) do update set paused = excluded.paused, changed_at = clock_timestamp(), changed_by = excluded.changed_by
