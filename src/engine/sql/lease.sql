@@ -35,7 +35,7 @@ returning e.id, e.epoch, e.cancel_requested_by
 -- $1 owner uuid
 --
 -- A session's advisory lock: it goes when the process or its connection goes, and everyone can see that in pg_locks.
-select pg_try_advisory_lock(hashtextextended($1::text, 1)) as held
+select pg_try_advisory_lock(hashtextextended($1::uuid::text, 1)) as held
 
 -- name: show_presence
 -- none

@@ -203,12 +203,12 @@ begin
         raise exception 'execution %: id and epoch cannot go back', old.id using errcode = 'SU001';
     end if;
     if new.status <> old.status then
-        if not case old.status
+        if not (case old.status
             when 'enqueued' then new.status in ('running', 'cancelled', 'error')
             when 'running'  then new.status in ('enqueued', 'waiting', 'completed', 'error', 'cancelled')
             when 'waiting'  then new.status in ('enqueued', 'cancelled', 'error')
             else false
-        end then
+        end) then
             raise exception 'execution % is %: it cannot become %', old.id, old.status, new.status using errcode = 'SU001';
         end if;
         if new.status = 'running' and new.epoch <= old.epoch then
@@ -241,7 +241,7 @@ create function suture.record_update() returns trigger language plpgsql as $$
 begin
     insert into suture.timeline (execution_id, at, actor, from_status, to_status, reason, step, epoch)
     select n.id, n.changed_at, n.changed_by, o.status, n.status, n.reason, n.step, n.epoch
-    from after n join before o using (id)
+    from became n join was o using (id)
     where n.status <> o.status;
     return null;
 end $$;
@@ -250,7 +250,7 @@ end $$;
 create trigger record_insert after insert on suture.workflow_executions
     referencing new table as added for each statement execute function suture.record_insert();
 create trigger record_update after update on suture.workflow_executions
-    referencing old table as before new table as after for each statement execute function suture.record_update();
+    referencing old table as was new table as became for each statement execute function suture.record_update();
 
 create function suture.refuse_change() returns trigger language plpgsql as $$
 begin
@@ -262,9 +262,9 @@ create trigger append_only before update or delete on suture.timeline
 
 -- Partitions of the history ------------------------------------------------------------------------------------------------
 
-create function suture.add_history_month(of timestamptz) returns void language plpgsql as $$
+create function suture.add_history_month(moment timestamptz) returns void language plpgsql as $$
 declare
-    first date := date_trunc('month', of at time zone 'UTC');
+    first date := date_trunc('month', moment at time zone 'UTC');
     name text := 'workflow_history_' || to_char(first, 'YYYYMM');
 begin
     -- two migrations or sweeps at once: the second waits here and finds it done
