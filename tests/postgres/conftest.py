@@ -1,0 +1,79 @@
+"""The postgres tier: one real server for the run, migrated once, and a database of its own for each test, copied from that template.
+
+SUTURE_TEST_POSTGRES chooses the server: 18 (the default) or 16 of the embedded ones, or the address of any other, whose user may create
+databases. Sync to disk is off here and only here: no test pulls the plug of the machine.
+"""
+
+import os
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Literal
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+import pytest
+import pytest_asyncio
+
+from suture.cli.postgres import EmbeddedPostgres
+
+FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "max_connections": "200"}
+EMBEDDED: dict[str, Literal[16, 18]] = {"16": 16, "18": 18}
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def server_url() -> AsyncIterator[str]:
+    """The address of a database from which others may be created."""
+    chosen = os.environ.get("SUTURE_TEST_POSTGRES", "18")
+    if chosen not in EMBEDDED:
+        yield chosen
+        return
+    async with EmbeddedPostgres.start(version=EMBEDDED[chosen], settings=FAST) as server:
+        yield server.url
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def template(server_url: str) -> AsyncIterator[str]:
+    """The name of a migrated database that nobody is connected to."""
+    from suture.engine.migrate import migrate  # noqa: PLC0415 (tests of the server alone run without the engine)
+
+    async with _database(server_url) as url:
+        await migrate(url)
+        yield _name(url)
+
+
+@pytest_asyncio.fixture
+async def database_url(server_url: str, template: str) -> AsyncIterator[str]:
+    """The address of this test's own database, migrated; it goes with the test."""
+    async with _database(server_url, template=template) as url:
+        yield url
+
+
+@pytest_asyncio.fixture
+async def empty_database_url(server_url: str) -> AsyncIterator[str]:
+    """The address of this test's own database, with nothing in it."""
+    async with _database(server_url) as url:
+        yield url
+
+
+@asynccontextmanager
+async def _database(server_url: str, *, template: str = "template1") -> AsyncIterator[str]:
+    name = f"suture_test_{uuid.uuid4().hex[:12]}"
+    # Copying files asks for a checkpoint, which is nothing without fsync; the default writes every page to the log instead.
+    await _administer(server_url, f"create database {name} template {template} strategy wal_log")
+    try:
+        yield urlunsplit(urlsplit(server_url)._replace(path=f"/{name}"))
+    finally:
+        await _administer(server_url, f"drop database {name} with (force)")
+
+
+async def _administer(server_url: str, statement: str) -> None:
+    connection = await asyncpg.connect(server_url)
+    try:
+        await connection.execute(statement)
+    finally:
+        await connection.close()
+
+
+def _name(url: str) -> str:
+    return urlsplit(url).path.removeprefix("/")
