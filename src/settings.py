@@ -139,6 +139,13 @@ class OperatorSettings(BaseModel, frozen=True):
     """Where /healthz is served, for the kubelet too, which probes from outside the pod."""
 
 
+class ClientSettings(BaseModel, frozen=True):
+    url: str = "http://127.0.0.1:8080"
+    """Where the command line finds the gateway."""
+    token: SecretStr | None = None
+    """Bearer token that the command line shows to the gateway."""
+
+
 class LogSettings(BaseModel, frozen=True):
     level: Literal["debug", "info", "warning", "error"] = "info"
     """The least severe message that is written."""
@@ -162,6 +169,7 @@ class Settings(BaseSettings):
     approval: ApprovalSettings = ApprovalSettings()
     evidence: EvidenceSettings = EvidenceSettings()
     operator: OperatorSettings = OperatorSettings()
+    client: ClientSettings = ClientSettings()
     log: LogSettings = LogSettings()
 
     @classmethod

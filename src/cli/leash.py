@@ -1,6 +1,6 @@
 """The leash: becomes another program that ends when this one's starter does, as another user where asked.
 
-Started as `python -I -S leash.py PARENT USER GROUP PROGRAM ARGUMENT…`, never imported. A program of its own, not a function between
+Started as `python -I -S leash.py PARENT SIGNAL USER GROUP PROGRAM ARGUMENT…`, never imported. A program of its own, not a function between
 fork and exec: there, in a process with threads, an innocent lock can hang the child for ever. Knows nothing of Postgres.
 """
 
@@ -12,17 +12,17 @@ import sys
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
-def main(parent: int, user: int, group: int, *command: str) -> None:
+def main(parent: int, farewell: int, user: int, group: int, *command: str) -> None:
     """Replace this process by `command`.
 
-    The kernel sends SIGINT, Postgres' fast shutdown, when the thread that started us ends: after kill -9 of the starter too, when no
-    code of it can run any more. Asked for after the change of user, which would clear it.
+    The kernel sends the signal `farewell` when the thread that started us ends: after kill -9 of the starter too, when no code of it can
+    run any more. Asked for after the change of user, which would clear it.
     """
     if os.geteuid() == 0 and user != 0:
         os.setgroups([])
         os.setgid(group)
         os.setuid(user)
-    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGINT) != 0:
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, farewell) != 0:
         sys.exit(f"The kernel refuses to tie {command[0]} to its starter: {os.strerror(ctypes.get_errno())}")
     if os.getppid() != parent:
         sys.exit(f"{command[0]} was not started: its starter is gone already")
@@ -32,4 +32,4 @@ def main(parent: int, user: int, group: int, *command: str) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:])
+    main(*map(int, sys.argv[1:5]), *sys.argv[5:])

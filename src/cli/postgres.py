@@ -209,7 +209,8 @@ async def _spawn(place: _Place, program: str, *arguments: str, stdin: int, stdou
     In a session of its own: Ctrl-C goes to all of a terminal's foreground processes, and the server must outlive our last statements.
     From "/": the server's user may not be able to enter the folder that we stand in.
     """
-    tied = (sys.executable, "-I", "-S", leash.__file__, str(os.getpid()), str(place.account.uid), str(place.account.gid))
+    farewell = str(int(signal.SIGINT))  # Postgres' fast shutdown
+    tied = (sys.executable, "-I", "-S", leash.__file__, str(os.getpid()), farewell, str(place.account.uid), str(place.account.gid))
     return await asyncio.create_subprocess_exec(
         *tied, str(place.programs / "bin" / program), *arguments,
         stdin=stdin, stdout=stdout, stderr=stderr, pass_fds=place.locks, start_new_session=True, env=_ENVIRONMENT, cwd="/",

@@ -9,7 +9,16 @@ WORKFLOW = "remediate"
 """Name of the workflow that an incident becomes."""
 
 APPROVAL = "approval"
-"""Name of the step that waits for a person, and of the event that carries the `Decision`."""
+"""Name of the step that waits for a person."""
+
+
+def answer_event(digest: str) -> str:
+    """Name of the event that carries the `Decision` on the proposal with this digest: an answer to another proposal is another event.
+
+    >>> answer_event("3f2a9c1b7d04")
+    'approval:3f2a9c1b7d04'
+    """
+    return f"{APPROVAL}:{digest}"
 
 
 class Frozen(BaseModel):

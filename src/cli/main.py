@@ -1,0 +1,64 @@
+"""The command `suture`: its commands, and the border at which every error becomes one sentence and an exit code.
+
+Exit codes: 0 done; 1 it failed; 2 a wrong option, setting or input; 3 try again later; 130 interrupted.
+"""
+
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from suture import __version__
+from suture.cli import demo, diagnose, processes, tasks
+from suture.errors import ConfigError, EvidenceUnreadable, InvalidRequest, SutureError, TemporaryError
+
+app = typer.Typer(
+    name="suture",
+    help="Turn a failing Kubernetes workload into one reviewed pull request, and never lose the place.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for part in (demo.commands, diagnose.commands, tasks.commands, processes.commands):
+    app.add_typer(part)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"suture {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command; no traceback reaches a person."""
+    try:
+        app()
+    except SutureError as error:
+        _complain(error)
+        sys.exit(_exit_code(error))
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:  # `suture tasks | head`
+        sys.stderr.close()
+        sys.exit(1)
+
+
+def _complain(error: SutureError) -> None:
+    console = Console(stderr=True, highlight=False)
+    console.print(f"[bold red]{error.reason}[/]: ", end="")
+    console.print(error.message, markup=False, soft_wrap=True)
+
+
+def _exit_code(error: SutureError) -> int:
+    if isinstance(error, ConfigError | InvalidRequest | EvidenceUnreadable):
+        return 2
+    return 3 if isinstance(error, TemporaryError) else 1

@@ -1,0 +1,81 @@
+"""The worker process: wires settings to clients, clients to the workflow, the workflow to a runner; drains on SIGTERM."""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from suture import __version__
+from suture.clients.cluster import Cluster
+from suture.clients.github import GitHub
+from suture.clients.localgit import LocalGit
+from suture.clients.repository import Repository
+from suture.engine import Database, Lease, Runner, Workflows
+from suture.errors import ConfigError
+from suture.remediation.records import Records
+from suture.remediation.sources import ClusterSource, RecordingSource
+from suture.remediation.tools import EvidenceSource, Tools
+from suture.settings import Settings
+from suture.worker.probes import probes
+
+log = logging.getLogger(__name__)
+
+PACKAGES = ("suture.engine", "suture.remediation")
+
+
+async def serve(settings: Settings) -> None:
+    """Claim and run until SIGTERM or SIGINT; then finish or hand back what runs.
+
+    Raises: ConfigError.
+    """
+    async with AsyncExitStack() as stack:
+        runner = await stack.enter_async_context(connected(settings))
+        await stack.enter_async_context(probes(settings.worker.health_address, ready=lambda: runner.ready))
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, runner.stop)
+        log.info("worker starts", extra={"worker": runner.name, "owner": str(runner.owner), "queues": settings.worker.queues})
+        await runner.run()
+        log.info("worker has stopped", extra={"worker": runner.name})
+
+
+@asynccontextmanager
+async def connected(settings: Settings) -> AsyncIterator[Runner]:
+    """A runner with everything that its workflows need."""
+    async with AsyncExitStack() as stack:
+        database = await stack.enter_async_context(
+            Database.connect(
+                settings.database.url.get_secret_value(),
+                direct=settings.database.direct.get_secret_value() if settings.database.direct else None,
+                size=settings.database.pool,
+                packages=PACKAGES,
+            )
+        )
+        tools = Tools(
+            records=Records(database),
+            evidence=await _evidence(settings, stack),
+            repository=_repository(settings),
+            repository_name=_repository_name(settings),
+            approval_timeout=settings.approval.timeout,
+        )
+        lease = settings.lease
+        yield Runner(
+            database,
+            Workflows.discover(),
+            name=process_name(),
+            version=__version__,
+            queues=settings.worker.queues,
+            concurrency=settings.worker.concurrency,
+            lease=Lease(lease.duration, lease.heartbeat, lease.grace),
+            poll=settings.worker.poll,
+            drain=settings.worker.drain,
+            resources=tools,
+        )
+
+
+def process_name() -> str:
+    """For people: the pod, or host and process. What owns a lease is the runner's own id."""
+    return os.environ.get("POD_NAME") or f"{socket.gethostname()}:{os.getpid()}"
