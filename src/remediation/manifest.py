@@ -119,6 +119,11 @@ def load(data: bytes) -> list[JsonValue]:
     return [_value(root) for root in _parse(_decode(data)).roots]
 
 
+def read(data: bytes, *, document: int, path: Path) -> JsonValue:
+    """What stands at `path`; None where nothing does."""
+    return _read(_parse(_decode(data)).roots[document], path)
+
+
 def holds(data: bytes, *, document: int, path: Path) -> bool:
     """Whether something stands at `path`, inherited values (`<<`) included."""
     return _walk(_parse(_decode(data)).roots[document], path)[1] == ()
@@ -508,13 +513,14 @@ def quantity(value: object) -> Decimal | None:
     return number.scaleb(_DECIMAL.get(unit, 0))
 
 
-def _agrees(file: JsonValue, cluster: JsonValue, path: Path, *, measured: bool = False) -> bool:
+def agrees(file: JsonValue, cluster: JsonValue, path: Path, *, measured: bool = False) -> bool:
+    """Whether the file's value is what the evidence shows: quantities compare as numbers where the path leads to quantities."""
     # The cluster's copy also shows defaults: a map in the file may hold less than the evidence, never something else.
     measured = measured or any(step.name in _MEASURED for step in path if step.kind == "key")
     if isinstance(file, dict) and isinstance(cluster, dict):
-        return all(key in cluster and _agrees(v, cluster[key], (), measured=measured or key in _MEASURED) for key, v in file.items())
+        return all(key in cluster and agrees(v, cluster[key], (), measured=measured or key in _MEASURED) for key, v in file.items())
     if isinstance(file, list) and isinstance(cluster, list):
-        return len(file) == len(cluster) and all(_agrees(f, c, (), measured=measured) for f, c in zip(file, cluster, strict=True))
+        return len(file) == len(cluster) and all(agrees(f, c, (), measured=measured) for f, c in zip(file, cluster, strict=True))
     if measured and quantity(file) is not None:
         return quantity(file) == quantity(cluster)
     return same(file, cluster)
@@ -596,7 +602,7 @@ def _plan(root: _Node, wanted: _Edit, before: JsonValue) -> list[_Edit]:
     if same(found, value):
         return []
     _refuse_template(node, path)
-    if before is not None and not _agrees(found, before, path):
+    if before is not None and not agrees(found, before, path):
         raise EditRefused(
             f"{show(path)} is {_quote(found)} at line {node.line}, not {_quote(before)}: diagnose again, it was changed since."
         )
@@ -661,7 +667,7 @@ def _plan_remove(last: _Node, path: Path, missing: Path, before: JsonValue) -> l
         raise EditRefused(f"{show(path[: len(path) - len(missing) + 1])} is not in the file.")
     if missing:
         return []
-    if before is not None and not _agrees(_value(last), before, path):
+    if before is not None and not agrees(_value(last), before, path):
         raise EditRefused(f"{show(path)} is {_quote(_value(last))} at line {last.line}, not {_quote(before)}: diagnose again.")
     return [_Edit("remove", path)]
 
@@ -961,7 +967,7 @@ class _Surgeon:
         for key, value in reversed(holder.entries):
             end = self._line_end(value.end)
             single = "\n" not in self._text[key.start : value.end]
-            following = self._text[end : self._line_end(end)].strip() if end < len(self._text) else ""
+            following = self._text[end:].split("\n", 1)[0].strip()
             if single and following and not following.startswith("#"):
                 return value
         return holder.entries[-1][1]

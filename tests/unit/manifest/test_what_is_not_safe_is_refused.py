@@ -72,7 +72,7 @@ IMMUTABLE = [
 
 @pytest.mark.parametrize(("kind", "path"), IMMUTABLE)
 def test_a_field_that_the_api_server_keeps_is_refused_with_the_reason(kind: str, path: str) -> None:
-    with pytest.raises(EditRefused, match="immutable|identifies"):
+    with pytest.raises(EditRefused, match=r"immutable|identifies"):
         attempt(HEAD.replace("Deployment", kind), path, target=f"{kind}/x/web")
 
 
@@ -92,7 +92,7 @@ def test_quantities_compare_as_numbers(file: str, seen: str) -> None:
 
 
 def test_what_is_no_quantity_compares_as_text() -> None:
-    with pytest.raises(EditRefused, match='not "1.1"'):
+    with pytest.raises(EditRefused, match=r'not "1\.1"'):
         attempt(HEAD + '  tag: "1.10"\n', "spec.tag", "1.11", before="1.1")
 
 
