@@ -24,6 +24,11 @@ _VERSION = " ".join(
     f"-X {package}.gitVersion={KUBERNETES} -X {package}.gitMajor=1 -X {package}.gitMinor=34"
     for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
 )
+_HELM = "".join(  # without these, `helm template` takes every cluster for 1.20
+    f" -X helm.sh/helm/v3/pkg/{package}.k8sVersion{part}={number}"
+    for package in ("chartutil", "lint/rules")
+    for part, number in (("Major", 1), ("Minor", 34))
+)
 
 
 class BuildError(Exception):
@@ -39,6 +44,10 @@ class Program:
     package: str
 
     @property
+    def flags(self) -> str:
+        return f"-s -w {_VERSION}{_HELM if self.name == 'helm' else ''}"
+
+    @property
     def path(self) -> Path:
         return BIN / self.name
 
@@ -48,7 +57,7 @@ class Program:
 
     def pins(self) -> str:
         """Digest of all that decides the program: module files, sources of ours, package, link flags."""
-        digest = hashlib.sha256(f"{self.package}\n{_VERSION}\n".encode())
+        digest = hashlib.sha256(f"{self.package}\n{self.flags}\n".encode())
         for file in sorted((TOOLS / self.folder).iterdir()):
             digest.update(file.name.encode() + b"\0" + file.read_bytes())
         return digest.hexdigest()
@@ -118,7 +127,7 @@ def _adopt(program: Program) -> bool:
 def _build(program: Program, say: Callable[[str], None]) -> None:
     say(f"building {program.name} from its Go module (once; minutes on a small machine)")
     started, new = time.monotonic(), BIN / f".{program.name}.new"
-    command = ["go", "build", "-trimpath", "-ldflags", f"-s -w {_VERSION}", "-o", str(new), program.package]
+    command = ["go", "build", "-trimpath", "-ldflags", program.flags, "-o", str(new), program.package]
     try:
         subprocess.run(
             command, cwd=TOOLS / program.folder, env={**os.environ, "CGO_ENABLED": "0"}, check=True, capture_output=True, text=True
