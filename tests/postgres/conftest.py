@@ -15,7 +15,6 @@ from typing import Literal
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
-import pytest
 import pytest_asyncio
 
 from suture.cli.postgres import EmbeddedPostgres
