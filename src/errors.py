@@ -5,7 +5,7 @@ SutureError                    reason (stable, CamelCase), a message that names 
   TemporaryError               trying again helps; carries `delay`
     DatabaseUnavailable  ServiceUnavailable  RateLimited  BaseMoved
   PermanentError               trying again does not: a person or another input must change something
-    InvalidRequest  AccessDenied  NotFound  Conflict  IllegalTransition  PayloadTooLarge  PayloadUnfit
+    InvalidRequest  Unauthenticated  AccessDenied  NotFound  Conflict  IllegalTransition  PayloadTooLarge  PayloadUnfit
     UnknownWorkflow  ReplayMismatch  EvidenceUnreadable  ManifestUnreadable  EditRefused  ToolMissing
 
 Signals (BaseException: no `except Exception` in a step can swallow them; raised by the engine alone)
@@ -76,6 +76,12 @@ class PermanentError(SutureError):
 
 class InvalidRequest(PermanentError):
     """The request is not well-formed."""
+
+
+class Unauthenticated(PermanentError):
+    """The caller did not say who it is, or not in a way that can be believed."""
+
+    http_status = 401
 
 
 class AccessDenied(PermanentError):

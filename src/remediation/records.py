@@ -56,10 +56,18 @@ class Records:
         self._database = database
 
     async def keep_delivery(
-        self, session: Session, provider: str, delivery_id: str, *, event_type: str, headers: Mapping[str, str], body: bytes
+        self,
+        session: Session,
+        provider: str,
+        delivery_id: str,
+        *,
+        event_type: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        event_id: str | None = None,
     ) -> bool:
-        """Store a delivery; False when it came before. Joins the caller's transaction."""
-        row = await session.maybe("keep_delivery", provider, delivery_id, event_type, json.dumps(dict(headers)), body)
+        """Store a delivery; False when it, or its event under another delivery id, came before. Joins the caller's transaction."""
+        row = await session.maybe("keep_delivery", provider, delivery_id, event_type, json.dumps(dict(headers)), body, event_id)
         return row is not None
 
     async def mark_delivery(
@@ -110,8 +118,9 @@ class Records:
             raise _refusal(task_id, decision, await session.maybe("approval", task_id))
         return _approval(row)
 
-    async def close_question(self, task_id: UUID, *, state: Literal["expired", "void"]) -> None:
-        await self._database.none("close_question", task_id, state)
+    async def close_question(self, task_id: UUID, *, state: Literal["expired", "void"], session: Session | None = None) -> None:
+        """End the open question without an answer, if there is one; joins the transaction of `session`."""
+        await (session or self._database).none("close_question", task_id, state)
 
     async def record_pull_request(
         self, *, repository: str, branch: str, task_id: UUID, commit: str, url: str, proposal: Proposal

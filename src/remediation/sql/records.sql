@@ -1,9 +1,10 @@
 -- name: keep_delivery
 -- maybe: its id; no row: it was delivered before
--- $1 provider text, $2 delivery_id text, $3 event_type text, $4 headers jsonb, $5 body bytea
+-- $1 provider text, $2 delivery_id text, $3 event_type text, $4 headers jsonb, $5 body bytea, $6 event_id text
 --
--- Two deliveries of one id at once: the second waits here for the first's commit, and then inserts nothing.
-insert into suture.deliveries (provider, delivery_id, event_type, headers, body, state) values ($1, $2, $3, $4, $5, 'ignored')
+-- Two deliveries of one id, or of one event, at once: the second waits here for the first's commit, and then inserts nothing.
+insert into suture.deliveries (provider, delivery_id, event_type, headers, body, event_id, state)
+values ($1, $2, $3, $4, $5, $6, 'ignored')
 on conflict do nothing
 returning delivery_id
 
