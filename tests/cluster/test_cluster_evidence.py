@@ -75,8 +75,8 @@ async def test_what_is_forbidden_is_noted_and_the_rest_is_read(apiserver: ApiSer
     kubeconfig = apiserver.kubeconfig_for(f"{namespace}/reader")
     apiserver.kubectl("create", "role", "reader", "--verb=list", "--resource=pods,replicasets,deployments", "-n", namespace)
     apiserver.kubectl("create", "rolebinding", "reader", "--role=reader", f"--serviceaccount={namespace}:reader", "-n", namespace)
-    may = lambda: apiserver.kubectl("auth", "can-i", "list", "pods", "-n", namespace, kubeconfig=kubeconfig).startswith("yes")  # noqa: E731
-    eventually("the binding counts", may)
+    question = ("auth", "can-i", "list", "pods", "-n", namespace)
+    eventually("the binding counts", lambda: "yes" in apiserver.kubectl(*question, kubeconfig=kubeconfig))
 
     async with await Cluster.connect(kubeconfig) as cluster:
         collected = await cluster.collect(namespace, "Deployment", "till")

@@ -61,8 +61,8 @@ def down() -> None:
         numbers = sorted(int(path.name[4:]) for path in RUN.glob("node[0-9]*") if path.is_dir())
         for number in numbers:
             kill_node(number)
-        for name in ("coredns", "scheduler", "controller-manager", "apiserver", "etcd"):
-            stop(name)
+        for pid in RUN.glob("*.pid"):
+            stop(pid.stem)
         sweep()
         for number in numbers:
             forget_node(number)

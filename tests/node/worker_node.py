@@ -17,6 +17,9 @@ from tests.node.programs import BIN
 API = "198.18.255.1"
 """Address of node 1, where API server and DNS listen; 198.18.0.0/15 is the range kept for tests (RFC 2544)."""
 
+REGISTRIES = RUN / "registries"
+"""Where the nodes look up how a registry is reached: one folder a host name; read at each pull."""
+
 _CGROUPS = Path("/sys/fs/cgroup")
 _POD_NETWORK = "suture-rig"
 _CNI_RESULTS = Path("/var/lib/cni/results")
@@ -73,6 +76,11 @@ def forget_node(number: int) -> None:
 def load(number: int, archive: Path) -> None:
     """Import a docker-archive into a node's images."""
     _ctr(number, "images", "import", archive)
+
+
+def tag(number: int, image: str, name: str) -> None:
+    """Give an image on a node a second name, as if it had been pulled under it."""
+    _ctr(number, "images", "tag", "--force", image, name)
 
 
 def pause_image() -> Path:
@@ -163,6 +171,8 @@ restrict_oom_score_adj = true
 [plugins."io.containerd.grpc.v1.cri".cni]
 bin_dir = "/usr/lib/cni"
 conf_dir = "{home}/cni"
+[plugins."io.containerd.grpc.v1.cri".registry]
+config_path = "{REGISTRIES}"
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
 runtime_type = "io.containerd.runc.v2"
 """)
