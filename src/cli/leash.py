@@ -32,4 +32,5 @@ def main(parent: int, farewell: int, user: int, group: int, *command: str) -> No
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:5]), *sys.argv[5:])
+    parent_, farewell_, user_, group_ = map(int, sys.argv[1:5])
+    main(parent_, farewell_, user_, group_, *sys.argv[5:])

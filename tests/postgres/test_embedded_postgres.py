@@ -180,20 +180,22 @@ async def test_root_runs_it_as_nobody_and_other_programs_of_nobody_are_turned_aw
 
 
 async def test_a_cancelled_owner_stops_the_server_first():
-    ready: asyncio.Future[EmbeddedPostgres] = asyncio.get_running_loop().create_future()
+    running: list[EmbeddedPostgres] = []
+    ready = asyncio.Event()
 
     async def own() -> None:
         async with EmbeddedPostgres.start() as server:
-            ready.set_result(server)
+            running.append(server)
+            ready.set()
             await asyncio.Event().wait()
 
-    task = asyncio.create_task(own())
-    server = await ready
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert not psutil.pid_exists(server.pid)
-    assert not folder_of_socket(server.url).parent.exists()
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(own())
+        await asyncio.wait_for(ready.wait(), 60)
+        task.cancel()
+    assert task.cancelled()
+    assert not psutil.pid_exists(running[0].pid)
+    assert not folder_of_socket(running[0].url).parent.exists()
 
 
 async def ask(url: str, statement: str):
