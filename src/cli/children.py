@@ -55,7 +55,7 @@ async def stop(process: Process) -> None:
             return
 
 
-async def alive(process: Process, *, what: str, log: Path) -> None:
+def alive(process: Process, *, what: str, log: Path) -> None:
     """Raises: SutureError with the last lines of its log, when the process has ended."""
     if process.returncode is not None:
         last = " / ".join(log.read_text(errors="replace").strip().splitlines()[-3:])

@@ -38,9 +38,7 @@ class Story:
         self._console.print()
 
     def diff(self, diff: str) -> None:
-        for line in diff.splitlines():
-            header = line.startswith(("+++", "---", "diff "))
-            self._console.print(Text(plain(line), style="bold" if header else _COLOURS.get(line[:1], "")), soft_wrap=True)
+        print_diff(self._console, diff)
         self._console.print()
 
     def timeline(self, moves: Sequence[Move], checkpoints: Sequence[Checkpoint]) -> None:
@@ -58,6 +56,13 @@ class Story:
         self._console.print(f"branches: {escape(', '.join(branches) or 'none')}")
         verdict = "[bold green]as expected[/]" if right else "[bold red]not as expected[/]"
         self._console.print(f"The repository is {verdict}.")
+
+
+def print_diff(console: Console, diff: str) -> None:
+    """A unified diff in the usual colours."""
+    for line in diff.splitlines():
+        header = line.startswith(("+++", "---", "diff "))
+        console.print(Text(plain(line), style="bold" if header else _COLOURS.get(line[:1], "")), soft_wrap=True)
 
 
 def plain(text: str) -> str:

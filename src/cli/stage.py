@@ -136,7 +136,7 @@ class Stage:
                 raise SutureError(f"The task is {execution.status} already: the worker could not be stopped in the middle of a step.")
             worker.send_signal(signal.SIGCONT)
             await asyncio.sleep(_SLICE)
-            await alive(worker, what="The worker", log=self.folder / "worker.log")
+            alive(worker, what="The worker", log=self.folder / "worker.log")
 
     async def kill(self, process: Process) -> None:
         """SIGKILL: no handler runs, nothing is handed back."""
@@ -146,7 +146,7 @@ class Stage:
     async def until(self, task: UUID, reached: Sequence[str], worker: Process) -> Execution:
         """The task, as soon as its status is one of `reached`."""
         while (execution := await self.engine.get(task)).status not in reached:
-            await alive(worker, what="The worker", log=self.folder / "worker.log")
+            alive(worker, what="The worker", log=self.folder / "worker.log")
             await asyncio.sleep(0.02)
         return execution
 
@@ -167,7 +167,7 @@ class Stage:
         self._children.append(process)
         async with httpx.AsyncClient(base_url=self.url, trust_env=False) as client, asyncio.timeout(_START):
             while True:
-                await alive(process, what="The gateway", log=log)
+                alive(process, what="The gateway", log=log)
                 with contextlib.suppress(httpx.TransportError):
                     if (await client.get("/readyz")).is_success:
                         return

@@ -32,6 +32,8 @@ _UNAVAILABLE = (
     asyncpg.InsufficientResourcesError,
     asyncpg.SerializationError,
     asyncpg.DeadlockDetectedError,
+    asyncpg.InvalidAuthorizationSpecificationError,  # a password that is being rotated, a role that is not made yet
+    asyncpg.InvalidCatalogNameError,  # a database that is not made yet
     asyncpg.ReadOnlySQLTransactionError,  # the old primary after a failover
 )
 _ATTEMPT = 10.0  # seconds for a connection or a statement that should take milliseconds; a black-holed network ends here

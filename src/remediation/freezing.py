@@ -13,7 +13,7 @@ async def freeze(tools: Tools, task_id: UUID, incident: Incident) -> Frozen:
     frozen = await tools.records.evidence(task_id)
     if not frozen:
         evidence = await tools.evidence.collect(incident.workload)
-        frozen = await tools.records.freeze(task_id, [tuple(item) for item in evidence.to_items()])
+        frozen = await tools.records.freeze(task_id, [(item.kind, item.ref, item.content) for item in evidence.to_items()])
     kept = Evidence.from_items(frozen)
     return Frozen(digest=kept.digest, objects=len(kept.objects), logs=len(kept.logs))
 

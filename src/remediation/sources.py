@@ -16,7 +16,7 @@ class RecordingSource:
 
     folder: Path
 
-    async def collect(self, workload: Workload) -> Evidence:  # noqa: ARG002 (the seam's signature)
+    async def collect(self, workload: Workload) -> Evidence:
         """Raises: EvidenceUnreadable."""
         return await asyncio.to_thread(read_recording, self.folder)
 

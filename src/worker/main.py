@@ -79,3 +79,27 @@ async def connected(settings: Settings) -> AsyncIterator[Runner]:
 def process_name() -> str:
     """For people: the pod, or host and process. What owns a lease is the runner's own id."""
     return os.environ.get("POD_NAME") or f"{socket.gethostname()}:{os.getpid()}"
+
+
+async def _evidence(settings: Settings, stack: AsyncExitStack) -> EvidenceSource:
+    if settings.evidence.source == "recording" and settings.evidence.recording is not None:
+        return RecordingSource(settings.evidence.recording)
+    return ClusterSource(await stack.enter_async_context(await Cluster.connect()))
+
+
+def _repository(settings: Settings) -> Repository:
+    chosen = settings.repository
+    if not chosen.url:
+        raise ConfigError("SUTURE_REPOSITORY_URL is not set: name the repository that holds the manifests of the workloads.")
+    if chosen.kind == "git":
+        return LocalGit(chosen.url, branch=chosen.branch)
+    if chosen.token is None:
+        raise ConfigError("SUTURE_REPOSITORY_KIND is github and there is no token: set SUTURE_REPOSITORY_TOKEN_FILE.")
+    return GitHub(chosen.url, branch=chosen.branch, token=chosen.token.get_secret_value(), api=chosen.api)
+
+
+def _repository_name(settings: Settings) -> str:
+    """The address without credentials: it goes into rows and pull requests."""
+    scheme, separator, rest = settings.repository.url.rpartition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}" if separator else settings.repository.url

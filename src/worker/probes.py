@@ -40,9 +40,7 @@ async def probes(address: str, *, ready: Callable[[], bool]) -> AsyncIterator[No
 
 
 def _response(line: bytes, ready: bool) -> bytes:  # noqa: FBT001 (the answer itself)
-    path = (line.split() + [b"", b""])[1]
+    path = [*line.split(), b"", b""][1]
     status = {b"/healthz": "200 OK", b"/readyz": "200 OK" if ready else "503 Service Unavailable"}.get(path, "404 Not Found")
     body = f"{status[4:]}\n"
-    return (
-        f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n{body}"
-    ).encode()
+    return (f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n{body}").encode()

@@ -1,0 +1,50 @@
+"""The command line's way to the gateway: one request, and its problem as one of our errors."""
+
+import os
+from typing import Any
+
+import httpx
+
+from suture.errors import AccessDenied, Conflict, InvalidRequest, NotFound, ServiceUnavailable, SutureError
+from suture.settings import Settings
+
+_ERRORS: dict[int, type[SutureError]] = {
+    401: AccessDenied,
+    403: AccessDenied,
+    404: NotFound,
+    409: Conflict,
+    413: InvalidRequest,
+    422: InvalidRequest,
+}
+
+
+def call(method: str, path: str, *, query: dict[str, Any] | None = None, body: object = None) -> Any:
+    """The gateway's answer as JSON.
+
+    Raises: SutureError of the kind that the gateway's problem has; ServiceUnavailable when it does not answer.
+    """
+    client = Settings.read(os.environ).client
+    headers = {"Authorization": f"Bearer {client.token.get_secret_value()}"} if client.token else {}
+    wanted = {name: value for name, value in (query or {}).items() if value not in (None, "")}
+    try:
+        answer = httpx.request(method, client.url.rstrip("/") + path, params=wanted, json=body, headers=headers, timeout=15)
+        return _read(answer)
+    except httpx.InvalidURL as error:
+        raise InvalidRequest(f"SUTURE_CLIENT_URL {client.url!r} is no address: {error}.") from None
+    except httpx.TransportError as error:
+        raise ServiceUnavailable(
+            f"The gateway at {client.url} does not answer ({type(error).__name__}). Set SUTURE_CLIENT_URL to where it is."
+        ) from None
+
+
+def _read(answer: httpx.Response) -> Any:
+    try:
+        found = answer.json()
+    except ValueError:
+        raise ServiceUnavailable(f"{answer.url.copy_with(query=None)} answered {answer.status_code}, and not as a gateway does.") from None
+    if answer.is_success:
+        return found
+    detail = str(found.get("detail") or found.get("title") or "no details") if isinstance(found, dict) else "no details"
+    if answer.status_code == httpx.codes.UNAUTHORIZED:
+        detail += " Set SUTURE_CLIENT_TOKEN_FILE to a file with your token."
+    raise _ERRORS.get(answer.status_code, ServiceUnavailable)(detail)
