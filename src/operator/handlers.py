@@ -1,0 +1,70 @@
+"""The kopf side: which objects are watched, how, and whom they are handed to. The handlers are of a few lines and hold no state.
+
+Low-level handlers on purpose: kopf's handlers of changes keep their progress and the last seen spec in annotations of the object, and
+act on differences, which a missed event loses. Here an event only says that the Task deserves a look (see `keeper`).
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import kopf
+
+from suture.operator.keeper import Keeper
+from suture.operator.resource import FINALIZER, GROUP, PLURAL, VERSION, Task
+
+STALE = 120.0
+"""Seconds without a finished look at the rows: then the process is stuck. An outage of Postgres or of the API server ends a look sooner."""
+
+
+def registry(keeper: Keeper, *, beat: Callable[[], float]) -> kopf.OperatorRegistry:
+    """The handlers; `beat` tells when a look ended last, on the monotonic clock."""
+    handlers = kopf.OperatorRegistry()
+
+    @kopf.on.login(registry=handlers)
+    def login(**context: Any) -> kopf.ConnectionInfo | None:
+        return kopf.login_via_client(**context)
+
+    @kopf.on.event(GROUP, VERSION, PLURAL, registry=handlers)
+    async def task(event: Mapping[str, Any], **_: Any) -> None:
+        if event["type"] == "DELETED":
+            keeper.forget(event["object"]["metadata"]["uid"])
+        else:
+            await keeper.heed(Task.read(event["object"]))
+
+    @kopf.on.probe(registry=handlers)
+    def look(**_: Any) -> float:
+        age = time.monotonic() - beat()
+        if age > STALE:
+            raise kopf.PermanentError(f"no look at the database has ended for {age:.0f} s")
+        return round(age, 1)
+
+    return handlers
+
+
+def settings(*, namespaces: tuple[str, ...]) -> kopf.OperatorSettings:
+    """How kopf watches."""
+    chosen = kopf.OperatorSettings()
+    # A connection that died without a word is noticed: bookmarks come each minute, a silent watch is opened anew.
+    chosen.watching.server_timeout = 240
+    chosen.watching.client_timeout = 300
+    chosen.watching.connect_timeout = 10
+    chosen.watching.inactivity_timeout = 90
+    chosen.networking.request_timeout = 30
+    chosen.networking.connect_timeout = 10
+    chosen.queueing.worker_limit = 16  # Tasks that are settled at the same time on their first listing
+    chosen.queueing.exit_timeout = 2
+    chosen.process.ultimate_exiting_timeout = 15  # seconds after SIGTERM; a pod has 30
+    # Replicas act side by side: every write of theirs is idempotent. Peering would freeze all but one, and all of equal priority.
+    chosen.peering.standalone = True
+    # Each log line of kopf would be an Event on the object; the few that tell the story are written by the keeper.
+    chosen.posting.enabled = False
+    # With namespaces named, nothing outside of them is asked for: a Role is enough.
+    chosen.scanning.disabled = bool(namespaces)
+    chosen.persistence.finalizer = FINALIZER
+    return chosen
+
+
+def endpoint(address: str) -> str | None:
+    """Where kopf serves the probe; None turns it off."""
+    return f"http://{address}/healthz" if address else None

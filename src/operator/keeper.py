@@ -1,0 +1,303 @@
+"""The keeper: does for each Task what `reconcile` says, and shows its status. What it knows in memory only saves requests.
+
+Handlers, mirror and resync all end here, in `settle`: the same look at the same Task, in whatever order and however often. One Task at a
+time, any number of Tasks and of replicas. What could not be done now stays in `behind`, and the mirror tries it again.
+"""
+
+import asyncio
+import logging
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+from suture.engine import Engine, Execution, Workflows, is_terminal
+from suture.errors import AccessDenied, Conflict, DatabaseUnavailable, IllegalTransition, NotFound, PermanentError, TemporaryError
+from suture.operator import conditions
+from suture.operator.objects import Objects
+from suture.operator.reconcile import Action, Cancel, Enqueue, Guard, Linger, Refuse, Release, Rest, owns, reconcile
+from suture.operator.resource import FINALIZER, Task
+from suture.remediation.incident import APPROVAL, WORKFLOW
+
+log = logging.getLogger(__name__)
+
+ACTOR = "operator"
+
+_ROUNDS = 6  # guard, enqueue, cancel, release, and two for an object that moved on meanwhile; more is a quarrel, and waits
+_TRIES = 4  # of one status write against another hand that writes at the same time
+
+
+@dataclass(slots=True)
+class Known:
+    """One Task in memory, with its row."""
+
+    task: Task
+    row: Execution | None = None
+    refusal: Refuse | None = None
+    refused: int = -1
+    """Generation that the engine refused: it is asked again when the spec changes."""
+    digest: str = ""
+    """Of the proposal that a person is, or was, asked to approve."""
+    leaving: float | None = None
+    """When its deletion was seen first, on the monotonic clock."""
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class Keeper:
+    """`patience`: how long a deleted Task may wait for the end of its execution before it is released all the same."""
+
+    def __init__(self, engine: Engine, objects: Objects, workflows: Workflows, *, patience: timedelta = timedelta(seconds=10)) -> None:
+        self.engine, self.objects = engine, objects
+        self.known: dict[str, Known] = {}
+        """By uid."""
+        self.behind: set[str] = set()
+        """The uids that must be looked at again."""
+        self._sharers: defaultdict[UUID, set[str]] = defaultdict(set)  # uids of the Tasks that show an execution of another Task
+        self._workflows, self._patience = workflows, patience.total_seconds()
+
+    # What is seen ------------------------------------------------------------------------------------------------------------
+
+    async def heed(self, task: Task) -> None:
+        """Look at the Task as it was printed just now."""
+        await self.settle(self.meet(task))
+
+    def meet(self, task: Task) -> Known:
+        """The Task in memory, brought up to what was printed."""
+        known = self.known.get(task.meta.uid)
+        if known is None:
+            known = self.known[task.meta.uid] = Known(task)
+        elif _newer(task, known.task):
+            known.task = _lean(task, known.row)
+        if task.meta.deleting and known.leaving is None:
+            known.leaving = time.monotonic()
+        return known
+
+    def forget(self, uid: str) -> None:
+        """The Task is gone."""
+        known = self.known.pop(uid, None)
+        self.behind.discard(uid)
+        if known is not None and known.row is not None and known.row.id in self._sharers:
+            self._sharers[known.row.id].discard(uid)
+            if not self._sharers[known.row.id]:
+                del self._sharers[known.row.id]
+
+    def moved(self, row: Execution) -> list[Known]:
+        """Note that the row moved; the Tasks that show it."""
+        showing = [self.known[uid] for uid in (row.labels.get("uid", ""), *self._sharers.get(row.id, ())) if uid in self.known]
+        for known in showing:
+            if known.row is None or _younger(row, known.row):
+                known.row = conditions.summarized(row)
+        return showing
+
+    def overdue(self) -> list[Known]:
+        """Deleted Tasks that have waited long enough."""
+        return [known for known in self.known.values() if self._waited(known)]
+
+    # What is done ------------------------------------------------------------------------------------------------------------
+
+    async def settle(self, known: Known) -> None:
+        """Bring row and status of the Task to what it asks for. Never raises: what failed is in `behind`, or waits for the resync."""
+        uid = known.task.meta.uid
+        async with known.lock:
+            if self.known.get(uid) is not known:
+                return  # it went while we waited
+            self.behind.discard(uid)
+            try:
+                await self._settle(known)
+            except NotFound:
+                self.forget(uid)
+            except (TemporaryError, Conflict) as error:
+                self.behind.add(uid)
+                log.debug("later: %s", error, extra={"task": str(known.task.meta.name)})
+            except AccessDenied as error:
+                log.error("%s. Does the operator's role hold this verb?", error)
+            except Exception:  # the border between somebody's object and all the others: one must not stop the rest
+                log.exception("could not reconcile", extra={"namespace": known.task.meta.namespace, "task": known.task.meta.name})
+
+    async def _settle(self, known: Known) -> None:
+        if self._waited(known):
+            return await self._release_late(known)
+        try:
+            await self._reach(known)
+        except DatabaseUnavailable:
+            if known.row is None and known.task.execution_id is None and not known.task.meta.deleting:
+                await self._show(known, away=True)
+            raise
+        if not _released(known.task):
+            await self._show(known)
+        return None
+
+    async def _reach(self, known: Known) -> None:
+        """Act until nothing is left to do."""
+        if known.row is None and (found := await self._find(known.task)) is not None:
+            self._take(known, found)
+        for _ in range(_ROUNDS):
+            task = known.task
+            action = self._next(known)
+            if isinstance(action, Rest | Linger | Refuse):
+                known.refusal = action if isinstance(action, Refuse) else None
+                return
+            try:
+                await self._act(known, action)
+            except Conflict as error:
+                if isinstance(action, Enqueue):
+                    self._refuse(known, error)
+                else:
+                    known.task = await self._again(task)
+            except PermanentError as error:
+                if not isinstance(action, Enqueue):
+                    raise
+                self._refuse(known, error)
+        raise Conflict("the Task keeps changing")
+
+    def _next(self, known: Known) -> Action:
+        meta = known.task.meta
+        if known.row is None and known.refusal and known.refused == meta.generation and not meta.deleting:
+            return Release() if FINALIZER in meta.finalizers else known.refusal
+        return reconcile(known.task.spec, meta, known.row, workflows=self._workflows)
+
+    async def _act(self, known: Known, action: Action) -> None:
+        match action:
+            case Guard():
+                known.task = await self.objects.guard(known.task)
+            case Release():
+                known.task = await self.objects.guard(known.task, guarded=False)
+            case Enqueue():
+                self._take(known, await self._enqueue(action))
+                known.task = known.task.without_input()
+            case Cancel():
+                self._take(known, await self._cancel(action))
+
+    def _take(self, known: Known, row: Execution) -> None:
+        known.row = conditions.summarized(row)
+        if not owns(known.task.meta, row):
+            self._sharers[row.id].add(known.task.meta.uid)
+
+    async def _enqueue(self, wanted: Enqueue) -> Execution:
+        cluster = await self.objects.cluster_id()
+        found = await self.engine.enqueue(
+            wanted.workflow,
+            wanted.input,
+            actor=ACTOR,
+            version=wanted.version,
+            queue=wanted.queue,
+            priority=wanted.priority,
+            operation_key=wanted.operation_key,
+            labels={**wanted.labels, "cluster": cluster},
+            deadline_at=wanted.deadline_at,
+            max_attempts=wanted.max_attempts,
+            reason=f"Task {wanted.labels['namespace']}/{wanted.labels['task']}",
+        )
+        return found.execution
+
+    async def _cancel(self, wanted: Cancel) -> Execution:
+        try:
+            return await self.engine.cancel(wanted.id, actor=ACTOR, reason=wanted.reason)
+        except IllegalTransition:
+            return await self.engine.get(wanted.id)  # it ended first
+
+    def _refuse(self, known: Known, error: PermanentError) -> None:
+        known.refusal, known.refused = Refuse(error.reason, error.message), known.task.meta.generation
+
+    async def _find(self, task: Task) -> Execution | None:
+        """The Task's youngest row: a requeued dead letter has a successor with the same labels. Else the one that it shares."""
+        own = await self.engine.page(labels={"uid": task.meta.uid}, limit=1)
+        if own or task.execution_id is None:
+            return own[0] if own else None
+        try:
+            return await self.engine.get(UUID(task.execution_id))
+        except (NotFound, ValueError):
+            return None  # removed by retention, or somebody's hand wrote nonsense
+
+    async def _release_late(self, known: Known) -> None:
+        """The bound counts, not the execution: a namespace must not hang on Postgres. The resync cancels what still lives."""
+        log.warning("released before its execution ended", extra={"namespace": known.task.meta.namespace, "task": known.task.meta.name})
+        for _ in range(_ROUNDS):
+            try:
+                known.task = await self.objects.guard(known.task, guarded=False)
+            except Conflict:
+                known.task = await self._again(known.task)
+            else:
+                return
+
+    def _waited(self, known: Known) -> bool:
+        guarded = known.leaving is not None and FINALIZER in known.task.meta.finalizers
+        return guarded and time.monotonic() - (known.leaving or 0) >= self._patience
+
+    # What is shown -----------------------------------------------------------------------------------------------------------
+
+    async def _show(self, known: Known, *, away: bool = False) -> None:
+        """Write the status when it is not what the API server shows."""
+        if known.row is None and known.task.meta.ended:
+            return  # retention removed the row: the last status is all that is left to know
+        if _shows_proposal(known.row) and not away:
+            known.digest = await self._proposal(known.row.id) if known.row else ""
+        for _ in range(_TRIES):
+            task = known.task
+            wanted = conditions.status(task, known.row, now=datetime.now(UTC), refusal=known.refusal, away=away, digest=known.digest)
+            if not conditions.differs(task.status, wanted):
+                return
+            try:
+                written = await self.objects.apply_status(task, wanted, conditions.surplus(task.status, wanted))
+            except Conflict:
+                known.task = await self._again(task)
+                continue
+            known.task = _lean(written, known.row)
+            await self._tell(task, known, wanted)
+            return
+        self.behind.add(known.task.meta.uid)
+
+    async def _tell(self, before: Task, known: Known, wanted: conditions.Status) -> None:
+        """One Kubernetes Event for each reason and step; only the replica whose write counted tells it."""
+        if (before.status.get("reason"), before.status.get("step")) == (wanted["reason"], wanted.get("step")):
+            return
+        about = f"{wanted.get('executionId', '')}/{wanted.get('step', '')}"
+        stalled = any(c["type"] == "Stalled" and c["status"] == "True" for c in wanted["conditions"])
+        try:
+            await self.objects.tell(known.task, wanted["reason"], wanted["message"], warning=stalled, about=about)
+        except (PermanentError, TemporaryError) as error:
+            log.debug("an event was not told: %s", error)  # the status is the truth, an event a courtesy
+
+    async def _proposal(self, execution: UUID) -> str:
+        """Digest of the last step that proposed something."""
+        outputs = [c.output for c in await self.engine.checkpoints(execution) if isinstance(c.output, dict)]
+        found = [o["digest"] for o in outputs if {"digest", "diff", "base"} <= o.keys() and isinstance(o["digest"], str)]
+        return found[-1] if found else ""
+
+    async def _again(self, task: Task) -> Task:
+        """The Task as it is now. Raises: NotFound when it is gone, or another one has its name."""
+        found = await self.objects.get(task.meta.namespace, task.meta.name)
+        if found.meta.uid != task.meta.uid:
+            raise NotFound(f"{task.meta.namespace}/{task.meta.name} is another Task now")
+        known = self.known[found.meta.uid]
+        if found.meta.deleting and known.leaving is None:
+            known.leaving = time.monotonic()
+        return found
+
+
+def _released(task: Task) -> bool:
+    return task.meta.deleting and not task.meta.finalizers
+
+
+def _lean(task: Task, row: Execution | None) -> Task:
+    return task.without_input() if row is not None else task
+
+
+def _newer(task: Task, than: Task) -> bool:
+    """A watch may print what is older than the answer to our own write. One resource's versions are numbers of one sequence."""
+    ours, theirs = task.meta.resource_version, than.meta.resource_version
+    return not (ours.isdigit() and theirs.isdigit()) or int(ours) >= int(theirs)
+
+
+def _younger(row: Execution, than: Execution) -> bool:
+    """Ids are UUIDv7: a successor has a greater one. An end is never taken back."""
+    if row.id != than.id:
+        return row.id > than.id
+    return not is_terminal(than.status) and row.updated_at >= than.updated_at
+
+
+def _shows_proposal(row: Execution | None) -> bool:
+    if row is None or row.workflow != WORKFLOW:
+        return False
+    return row.status == "completed" or (row.status == "waiting" and row.step == APPROVAL)

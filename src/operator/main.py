@@ -1,0 +1,75 @@
+"""The operator's process: reads settings, connects, watches, mirrors, compares; ends in seconds on SIGTERM.
+
+Any number of replicas run side by side, without leader, peering or order. What each needs from Kubernetes, and why:
+
+| group                | resource                  | verbs            | scope         | reason                                        |
+|----------------------|---------------------------|------------------|---------------|-----------------------------------------------|
+| suture.dev           | tasks                     | get list watch   | as configured | the Tasks                                     |
+| suture.dev           | tasks                     | patch            | as configured | the finalizer                                 |
+| suture.dev           | tasks/status              | patch            | as configured | the mirror                                    |
+| events.k8s.io        | events                    | create           | as configured | the story for `kubectl describe`              |
+| (core)               | namespaces                | get              | kube-system   | its uid tells the rows of clusters apart      |
+| apiextensions.k8s.io | customresourcedefinitions | list watch       | cluster       | only without SUTURE_OPERATOR_NAMESPACES: a    |
+|                      |                           |                  |               | resource that is installed later is noticed   |
+
+It reads no Secret, and writes into metadata nothing but its own finalizer.
+"""
+
+import asyncio
+import contextlib
+import os
+import sys
+
+import kopf
+
+from suture import telemetry
+from suture.engine import Database, Engine, Workflows
+from suture.errors import ConfigError
+from suture.operator.handlers import endpoint, registry
+from suture.operator.handlers import settings as watching
+from suture.operator.keeper import Keeper
+from suture.operator.mirror import Mirror
+from suture.operator.objects import Objects
+from suture.operator.resync import Resync
+from suture.settings import Settings
+
+
+async def serve(settings: Settings) -> None:
+    """Turn Tasks into rows and rows into status, until SIGTERM or SIGINT.
+
+    Postgres and the API server may be away at start or later. Raises: ConfigError.
+    """
+    url, direct, chosen = settings.database.url, settings.database.direct, settings.operator
+    connected = Database.connect(url.get_secret_value(), direct=direct.get_secret_value() if direct else None, size=settings.database.pool)
+    async with connected as database, Objects.connect(namespaces=chosen.namespaces) as objects:
+        keeper = Keeper(Engine(database), objects, Workflows.discover())
+        mirror, resync = Mirror(keeper, every=chosen.mirror), Resync(keeper, every=chosen.resync)
+        async with asyncio.TaskGroup() as loops:
+            # Before kopf: at its end it cancels every task that is younger than itself, whoever made it.
+            others = [loops.create_task(mirror.run(), name="mirror"), loops.create_task(resync.run(), name="resync")]
+            await kopf.operator(
+                registry=registry(keeper, beat=lambda: mirror.beat),
+                settings=watching(namespaces=chosen.namespaces),
+                standalone=True,
+                clusterwide=not chosen.namespaces,
+                namespaces=chosen.namespaces,
+                liveness_endpoint=endpoint(chosen.health_address),
+            )
+            for other in others:
+                other.cancel()
+
+
+def main() -> None:
+    """Run the process; exit code 2 says that a setting is wrong."""
+    try:
+        settings = Settings.read(os.environ)
+        telemetry.configure(level=settings.log.level, format=settings.log.format)
+        with contextlib.suppress(KeyboardInterrupt):
+            asyncio.run(serve(settings))
+    except ConfigError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()
