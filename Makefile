@@ -1,0 +1,69 @@
+# Two commands do everything on a fresh machine: `make demo` shows the product, `make test` proves it.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/ready
+.DEFAULT_GOAL := help
+.PHONY: help setup demo check fmt generate test test-unit test-postgres test-cluster test-node test-browser build lock clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 16
+
+setup: $(READY) ## make .venv with the locked dependencies and this checkout
+
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo 'Python 3.11 or newer is needed: make PYTHON=python3.12 …'; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo 'Installing the locked dependencies into $(VENV) …'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: setup ## a failing workload becomes a pull request, here and now; ARGS="--help" for more
+	@$(BIN)/suture demo $(ARGS)
+
+check: setup ## formats, lints, types, layers, locks and generated files
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pyright
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/python .ci/lock --check
+	$(BIN)/python -m suture.cli.reference settings --check README.md
+
+fmt: setup ## format and mend what can be mended
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+generate: setup ## write the tables of the documentation from the code
+	$(BIN)/python -m suture.cli.reference settings --write README.md
+	charts/sync-crds.sh
+
+# The Kubernetes programs are compiled once a machine; minutes of that belong to no test.
+test: setup ## every tier that this machine can run, with the time of each; what is skipped is said
+	@if command -v go >/dev/null; then \
+	$(BIN)/python -m tests.node.rig build || echo 'THE KUBERNETES PROGRAMS WERE NOT BUILT: THE CLUSTER AND NODE TIERS WILL BE SKIPPED'; \
+	else echo 'GO IS MISSING: THE CLUSTER AND NODE TIERS RUN ONLY WITH PROGRAMS THAT ARE BUILT ALREADY'; fi
+	$(BIN)/pytest $(ARGS)
+
+test-unit test-postgres test-cluster test-node test-browser: test-%: setup
+	$(BIN)/pytest tests/$* $(ARGS)
+
+# What `help` shows for the rule above.
+test-unit: ## needs nothing but Python
+test-postgres: ## needs nothing else either; SUTURE_TEST_POSTGRES=16|18|ADDRESS chooses the server
+test-cluster: ## a real API server; needs Go once
+test-node: ## a real cluster with kubelet and containerd; needs root
+test-browser: ## the console in a real browser; needs chromium
+
+build: setup ## wheel and sdist into dist/
+	$(BIN)/python -m build --no-isolation --outdir dist .
+
+lock: setup ## pin anew what pyproject.toml names; ARGS=--upgrade takes the newest
+	$(BIN)/python .ci/lock $(ARGS)
+
+clean: ## remove what was made here, .venv too
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
