@@ -1,0 +1,67 @@
+"""ImagePullDenied: the registry answered and refuses the login, or wants one.
+
+The fix names a Secret that exists; a Secret is never made, and no password is ever written.
+"""
+
+import re
+from collections.abc import Iterator
+
+from suture.remediation.citations import quote
+from suture.remediation.evidence import reference
+from suture.remediation.incident import Change, Citation, Finding
+from suture.remediation.paths import Object, maps, text
+from suture.remediation.sightings import Container, Saying, Scene
+
+CODES = ("ImagePullDenied",)
+
+_REFUSED = re.compile(
+    r"\b40[13]\b|unauthorized|access denied|denied: |\bdenied\b|forbidden|authentication required|authorization failed|no basic auth"
+    r"|insufficient_scope|have permission to access",
+    re.IGNORECASE,
+)
+_OTHER = re.compile(r"toomanyrequests|too many requests|rate limit", re.IGNORECASE)
+_LOGINS = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg")
+
+
+def findings(scene: Scene) -> Iterator[Finding]:
+    for container in scene.broken:
+        answer = _answer(container)
+        if answer is not None:
+            yield _finding(container, answer)
+
+
+def _answer(container: Container) -> Saying | None:
+    if container.waiting not in ("ErrImagePull", "ImagePullBackOff") and not container.gone:
+        return None
+    told = (s for s in container.said if "pull" in s.message)
+    return next((s for s in told if _REFUSED.search(s.message) and not _OTHER.search(s.message)), None)
+
+
+def _finding(container: Container, answer: Saying) -> Finding:
+    image, named = text(container.spec, "image"), [text(s, "name") for s in maps(container.pod, "spec", "imagePullSecrets")]
+    login = _only_login(container)
+    changes, proof = _fixes(container, login) if not named and login is not None else ((), ())
+    with_what = f"although it presents {', '.join(named)}" if named else "and the pod presents no pull secret"
+    return Finding(
+        code="ImagePullDenied", object=container.owner, container=container.name or None,
+        sentence=f"Container {container.name} of {container.owner} cannot start: the registry refuses to hand out {image}, {with_what}.",
+        confidence=0.95, citations=(*answer.cite("the registry asks for a login, or refuses it"), *proof), changes=changes,
+        advice="" if changes else _advice(named),
+    )  # fmt: skip
+
+
+def _only_login(container: Container) -> Object | None:
+    secrets = [s for s in container.evidence.of_kind("Secret", container.namespace) if text(s, "type") in _LOGINS]
+    return secrets[0] if len(secrets) == 1 else None
+
+
+def _fixes(container: Container, login: Object) -> tuple[tuple[Change, ...], tuple[Citation, ...]]:
+    name = text(login, "metadata", "name")
+    change = Change(object=container.owner, operation="add", path=container.pod_source_path("imagePullSecrets"), value=[{"name": name}])
+    return (change,), quote(login, "type", f"{reference(login)} is the only registry login of the namespace, and the pod does not name it")
+
+
+def _advice(named: list[str]) -> str:
+    if named:
+        return f"Check the login in Secret {', '.join(named)} and its right to read this repository; no manifest change gives that right."
+    return "Give the nodes or the pod a right to read the repository: name an existing pull secret in imagePullSecrets, or grant the node's identity access."

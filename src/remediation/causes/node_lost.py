@@ -1,0 +1,48 @@
+"""NodeLost: a node stopped reporting, and its pods are listed as they were last seen. No manifest is at fault."""
+
+from collections.abc import Iterator
+
+from suture.remediation.citations import quote
+from suture.remediation.evidence import Evidence, reference
+from suture.remediation.incident import Citation, Finding
+from suture.remediation.paths import Object, maps, text
+from suture.remediation.sightings import Scene
+
+CODES = ("NodeLost",)
+
+
+def findings(scene: Scene) -> Iterator[Finding]:
+    for node in scene.evidence.of_kind("Node"):
+        if cited := _silent(node):
+            yield _finding(scene.evidence, node, cited)
+
+
+def _silent(node: Object) -> tuple[Citation, ...]:
+    """Unknown is silence; False with a reason of its own is a kubelet that still speaks."""
+    for condition in maps(node, "status", "conditions"):
+        if text(condition, "type") == "Ready" and text(condition, "status") == "Unknown":
+            path = "status.conditions[type=Ready]"
+            return (
+                *quote(node, f"{path}.status", "nothing is known of the node"),
+                *quote(node, f"{path}.message", "since when its kubelet is silent is told beside it"),
+            )
+    return ()
+
+
+def _finding(evidence: Evidence, node: Object, cited: tuple[Citation, ...]) -> Finding:
+    name = text(node, "metadata", "name")
+    pods = [p for p in evidence.of_kind("Pod") if text(p, "spec", "nodeName") == name]
+    unready = [p for p in pods if _unready(p)]
+    owners = sorted({evidence.top(reference(p)) for p in unready})
+    shown = tuple(c for p in unready[:4] for c in quote(p, "spec.nodeName", "this pod was on the node"))
+    return Finding(
+        code="NodeLost", object=reference(node),
+        sentence=f"Node {name} does not report any more and took {len(unready)} pods with it"
+        + (f", of {', '.join(owners[:6])}." if owners else "."),
+        confidence=0.97, citations=(*cited, *shown),
+        advice="Bring the node back or replace it. Its pods move by themselves after five minutes; no manifest has to change.",
+    )  # fmt: skip
+
+
+def _unready(pod: Object) -> bool:
+    return any(text(c, "type") == "Ready" and text(c, "status") != "True" for c in maps(pod, "status", "conditions"))

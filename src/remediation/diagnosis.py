@@ -1,0 +1,76 @@
+"""Diagnosis: every cause is asked, every citation is checked, the root cause comes first.
+
+Knows no failure class itself (see `causes`) and repairs nothing. A finding with a citation that is not true is thrown away, whoever made it.
+"""
+
+from collections.abc import Iterable
+
+from suture.remediation.causes import CAUSES, GENERAL, QUIET
+from suture.remediation.citations import proven
+from suture.remediation.evidence import Evidence
+from suture.remediation.incident import Diagnosis, Finding, Workload
+from suture.remediation.sightings import Scene
+
+MOST_CITATIONS = 8
+"""Citations of one finding that are shown; a fault on fifty pods is proven by the first ones."""
+
+
+def diagnose(evidence: Evidence, workload: Workload | None = None) -> Diagnosis:
+    """What the rules say of the evidence; with `workload`, what concerns it comes first.
+
+    Pure: equal evidence has an equal diagnosis.
+    """
+    scene = Scene(evidence)
+    found = [finding for cause in CAUSES for finding in cause.findings(scene) if proven(evidence, finding)]
+    merged = _precise(_merged(found))
+    loud = [finding for finding in merged if finding.code not in QUIET]
+    quiet = [finding for finding in merged if finding.code in QUIET]
+    kept = [finding for finding in quiet if not any(_share_a_workload(evidence, finding, other) for other in loud)]
+    overruled = [finding for finding in quiet if finding not in kept]
+    ordered = _first(evidence, [*loud, *kept], workload)
+    return Diagnosis(findings=tuple(ordered), ruled_out=tuple(_overruled(finding) for finding in overruled))
+
+
+def _merged(findings: Iterable[Finding]) -> list[Finding]:
+    """One finding a fault: the same code on the same container of the same owner is one, however many pods show it."""
+    merged: dict[tuple[str, str, str | None], Finding] = {}
+    for finding in findings:
+        key = (finding.code, finding.object, finding.container)
+        known = merged.get(key)
+        merged[key] = finding if known is None else _joined(known, finding)
+    return list(merged.values())
+
+
+def _joined(known: Finding, other: Finding) -> Finding:
+    more = [citation for citation in other.citations if citation not in known.citations]
+    citations = (*known.citations, *more)[: max(MOST_CITATIONS, len(known.citations))]
+    better = other if other.changes and not known.changes else known
+    return better.model_copy(update={"citations": citations, "confidence": max(known.confidence, other.confidence)})
+
+
+def _precise(findings: list[Finding]) -> list[Finding]:
+    """Without what is only the general form of another finding on the same container."""
+    known = {(f.object, f.container) for f in findings if f.code not in GENERAL}
+    return [f for f in findings if f.code not in GENERAL or (f.object, f.container) not in known]
+
+
+def _first(evidence: Evidence, findings: list[Finding], workload: Workload | None) -> list[Finding]:
+    """The order of `CAUSES` is that of the chain from cause to effect; what concerns the workload moves ahead of all else."""
+    if workload is None:
+        return findings
+    return sorted(findings, key=lambda finding: str(workload) not in _workloads(evidence, finding))
+
+
+def _share_a_workload(evidence: Evidence, one: Finding, other: Finding) -> bool:
+    return bool(_workloads(evidence, one) & _workloads(evidence, other))
+
+
+def _workloads(evidence: Evidence, finding: Finding) -> set[str]:
+    """What a finding concerns: its object, and the owners of what it quotes."""
+    quoted = {evidence.top(c.object) for c in finding.citations if not c.object.startswith(("log/", "note/", "Event/"))}
+    logs = {evidence.top("Pod/" + "/".join(c.object.split("/")[1:3])) for c in finding.citations if c.object.startswith("log/")}
+    return {finding.object} | quoted | logs
+
+
+def _overruled(finding: Finding) -> str:
+    return f"{finding.code} of {finding.object}: another fault was found there, so it is not merely slow or noisy."
