@@ -253,7 +253,8 @@ _SERVICE_LINK = re.compile(r"(^|_)(SERVICE_HOST|SERVICE_PORT\w*|PORT(_\d+_(TCP|U
 
 def _foreign(name: str, value: str, known: set[str]) -> bool:
     """Kubernetes sets SUTURE_API_PORT=tcp://… and the like in every pod beside a Service called suture-api; the tests keep
-    SUTURE_TEST_ and SUTURE_RIG_ for themselves."""
+    SUTURE_TEST_ and SUTURE_RIG_ for themselves.
+    """
     rest = name.removeprefix(PREFIX)
     if name in known or not (link := _SERVICE_LINK.search(rest)):
         return rest.startswith(("TEST_", "RIG_"))
