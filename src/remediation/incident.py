@@ -12,6 +12,15 @@ APPROVAL = "approval"
 """Name of the step that waits for a person."""
 
 
+def is_asking(step: str | None) -> bool:
+    """Whether a task that waits in this step waits for a person; a change that is asked anew waits in `approval-2`, and so on.
+
+    >>> is_asking("approval"), is_asking("approval-2"), is_asking("deliver")
+    (True, True, False)
+    """
+    return step is not None and step.partition("-")[0] == APPROVAL
+
+
 def answer_event(digest: str) -> str:
     """Name of the event that carries the `Decision` on the proposal with this digest: an answer to another proposal is another event.
 
