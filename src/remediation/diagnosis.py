@@ -1,6 +1,7 @@
 """Diagnosis: every cause is asked, every citation is checked, the root cause comes first.
 
-Knows no failure class itself (see `causes`) and repairs nothing. A finding with a citation that is not true is thrown away, whoever made it.
+Knows no failure class itself (see `causes`) and repairs nothing. A finding with a citation that is not true is thrown away,
+whoever made it.
 """
 
 from collections.abc import Iterable
@@ -9,7 +10,7 @@ from suture.remediation.causes import CAUSES, GENERAL, QUIET
 from suture.remediation.citations import proven
 from suture.remediation.evidence import Evidence
 from suture.remediation.incident import Diagnosis, Finding, Workload
-from suture.remediation.sightings import Scene
+from suture.remediation.sightings import Container, Scene
 
 MOST_CITATIONS = 8
 """Citations of one finding that are shown; a fault on fifty pods is proven by the first ones."""
@@ -28,7 +29,8 @@ def diagnose(evidence: Evidence, workload: Workload | None = None) -> Diagnosis:
     kept = [finding for finding in quiet if not any(_share_a_workload(evidence, finding, other) for other in loud)]
     overruled = [finding for finding in quiet if finding not in kept]
     ordered = _first(evidence, [*loud, *kept], workload)
-    return Diagnosis(findings=tuple(ordered), ruled_out=tuple(_overruled(finding) for finding in overruled))
+    unknown = [] if loud else [_unexplained(container) for container in scene.containers if container.crashing and not container.logs]
+    return Diagnosis(findings=tuple(ordered), ruled_out=(*(_overruled(finding) for finding in overruled), *unknown))
 
 
 def _merged(findings: Iterable[Finding]) -> list[Finding]:
@@ -70,6 +72,13 @@ def _workloads(evidence: Evidence, finding: Finding) -> set[str]:
     quoted = {evidence.top(c.object) for c in finding.citations if not c.object.startswith(("log/", "note/", "Event/"))}
     logs = {evidence.top("Pod/" + "/".join(c.object.split("/")[1:3])) for c in finding.citations if c.object.startswith("log/")}
     return {finding.object} | quoted | logs
+
+
+def _unexplained(container: Container) -> str:
+    return (
+        f"Container {container.name} of {container.owner} ended with exit code {container.exit_code} and its log is not in the evidence: "
+        "what it wrote would tell, no cause of its own can be ruled in or out."
+    )
 
 
 def _overruled(finding: Finding) -> str:

@@ -107,9 +107,11 @@ class Container:
         return join(template_path(self.owner), "spec", *rest)
 
     def source_value(self, path: str) -> object:
-        """What stands at a `source_path` in the owner; ABSENT where there is none."""
-        document = self.evidence.get(self.owner)
-        return ABSENT if document is None else lookup(document, path)
+        """What stands at a `source_path` in the owner, or in the pod where the owner is not in the evidence; ABSENT where there is none."""
+        document, prefix = self.evidence.get(self.owner), template_path(self.owner)
+        if document is not None:
+            return lookup(document, path)
+        return lookup(self.pod, path.removeprefix(f"{prefix}.") if prefix else path)
 
     @property
     def waiting(self) -> str:
@@ -178,9 +180,9 @@ class Container:
         return () if self.gone else quote(self.pod, path, why)
 
     def cite_source(self, path: str, why: str) -> tuple[Citation, ...]:
-        """The citation of a field of the owner; none where the owner is not in the evidence."""
-        document = self.evidence.get(self.owner)
-        return () if document is None else quote(document, path, why)
+        """The citation of a field of the owner, or of the pod where the owner is not in the evidence."""
+        document, prefix = self.evidence.get(self.owner), template_path(self.owner)
+        return self.cite(path.removeprefix(f"{prefix}."), why) if document is None else quote(document, path, why)
 
     def cite_death(self, why: str) -> tuple[Citation, ...]:
         """The citation of the exit code."""

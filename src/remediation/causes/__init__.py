@@ -19,6 +19,7 @@ from suture.remediation.causes import (
     host_not_found,
     host_port,
     image_architecture,
+    image_content,
     image_name,
     image_not_found,
     image_pull_denied,
@@ -70,7 +71,7 @@ _MODULES = (
     # a container that cannot be made
     memory_unit, missing_config_map, missing_secret, non_root,
     # an image that cannot be had or run
-    image_name, image_architecture, image_rate_limited, image_pull_denied, image_not_found, bad_command,
+    image_name, image_architecture, image_rate_limited, image_pull_denied, image_content, image_not_found, bad_command,
     # a program that ends by itself
     config_value, missing_env, bad_arguments, read_only_filesystem, file_permission, port_in_use, host_not_found, dependency, memory_limit,
     init_container,

@@ -33,7 +33,8 @@ def _finding(pod: Unplaced) -> Finding:
         changes = one_by_one(pod.owner, owner)
     return Finding(
         code="AntiAffinityBlocksRollout", object=pod.owner,
-        sentence=f"The rollout of {pod.owner} hangs: its {len(pod.old_pods)} old pods hold every node that a new one may use. They still serve.",
+        sentence=f"The rollout of {pod.owner} hangs: its {len(pod.old_pods)} old pods hold every node that a new one may use. They "
+        f"still serve.",
         confidence=0.93 if rule and changes else 0.6, citations=(*pod.cited, *rule, *strategy), changes=changes,
         advice="" if changes else "There are more pods than nodes that may hold one each: add a node or run fewer.",
     )  # fmt: skip

@@ -16,7 +16,8 @@ CODES = ("AutoscalerMissingRequest", "MetricsUnavailable")
 
 _NO_REQUEST = re.compile(r"missing request for (?P<resource>\w+)(?: in container (?P<container>\S+) of Pod (?P<pod>\S+))?")
 _NO_METRICS = re.compile(
-    r"unable to (?:get|fetch) metrics|no metrics returned|the server (?:could not find the requested resource|is currently unable)|metrics API"
+    r"unable to (?:get|fetch) metrics|no metrics returned|the server (?:could not find the requested resource|is currently unable)"
+    r"|metrics API"
 )
 _STARTING = {"cpu": "100m", "memory": "64Mi"}
 """A modest request where none is known; the autoscaler's own numbers then show what it should be."""
@@ -55,7 +56,8 @@ def _no_request(scene: Scene, scaler: Object, found: re.Match[str]) -> Finding:
     )
     return Finding(
         code="AutoscalerMissingRequest", object=target, container=names[0] if len(names) == 1 else name,
-        sentence=f"{reference(scaler)} does not scale {target}: it works on a share of the {resource} request, and container {', '.join(names) or name or '?'} has none.",
+        sentence=f"{reference(scaler)} does not scale {target}: it works on a share of the {resource} request, and container "
+        f"{', '.join(names) or name or '?'} has none.",
         confidence=0.96, citations=(*quote(scaler, f"{_CONDITION}.message", "why the autoscaler cannot compute"), *stated), changes=changes,
         advice="" if changes else f"State a {resource} request on every container of {target}.",
     )  # fmt: skip
@@ -70,7 +72,7 @@ def _no_metrics(scene: Scene, scaler: Object) -> Finding:
     service = scene.evidence.get("APIService//v1beta1.metrics.k8s.io")
     down = quote(service, "status.conditions[type=Available].message", "why the metrics API does not answer") if service is not None else ()
     return Finding(
-        code="MetricsUnavailable", object=_target(scaler),
+        code="MetricsUnavailable", object=reference(scaler),
         sentence=f"{reference(scaler)} does not scale {_target(scaler)}: the metrics that it needs are not served.",
         confidence=0.9, citations=(*quote(scaler, f"{_CONDITION}.message", "why the autoscaler cannot compute"), *down),
         advice="Repair the metrics server (APIService v1beta1.metrics.k8s.io); neither the autoscaler nor the workload has to change.",

@@ -16,8 +16,10 @@ from suture.remediation.sightings import Container, Scene, quote_line
 CODES = ("BadArguments",)
 
 _UNKNOWN = re.compile(
-    rb"(?im)^.{0,300}?(?:flag provided but not defined:|unknown (?:shorthand )?flag:(?: '.' in)?|unrecognized (?:arguments?|options?):?|unknown (?:arguments?|options?):?"
-    rb"|no such option:|invalid option(?: --)?:?|illegal option(?: --)?:?|bad option:?|unexpected (?:argument|option)|found argument|unsupported option:?|invalid argument:?)"
+    rb"(?im)^.{0,300}?(?:flag provided but not defined:|unknown (?:shorthand )?flag:(?: '.' in)?|unrecognized (?:arguments?"
+    rb"|options?):?|unknown (?:arguments?|options?):?"
+    rb"|no such option:|invalid option(?: --)?:?|illegal option(?: --)?:?|bad option:?|unexpected (?:argument|option)|found argument"
+    rb"|unsupported option:?|invalid argument:?)"
     rb" ?[\"'`]?(?P<flag>-{0,2}[A-Za-z0-9][A-Za-z0-9._-]{0,80})"
 )
 _USAGE = re.compile(rb"(?im)^ *usage:? *(?:of )?(?P<program>[^\s:]{1,120})")
@@ -44,7 +46,8 @@ def _finding(container: Container, flag: str, cited: tuple[Citation, ...]) -> Fi
         code="BadArguments", object=container.owner, container=container.name or None,
         sentence=f"Container {container.name} of {container.owner} ends at once: {program} does not know the argument {flag}.",
         confidence=0.95 if given else 0.8, citations=(*cited, *which, *given, *proof), changes=changes,
-        advice="" if changes else "Find the image whose program knows the argument; take the argument away only if nobody wants it any more.",
+        advice="" if changes else "Find the image whose program knows the argument; take the argument away only if nobody wants it "
+        "any more.",
     )  # fmt: skip
 
 

@@ -15,7 +15,8 @@ from suture.remediation.sightings import Container, Scene, quote_line
 CODES = ("BadCommand", "BadEntrypoint")
 
 _EXEC = re.compile(
-    r'exec: \\?"(?P<program>[^"\\]+)\\?":? (?:stat [^:]+: )?(?P<flaw>executable file not found in \$PATH|no such file or directory|permission denied|is a directory)'
+    r'exec: \\?"(?P<program>[^"\\]+)\\?":? (?:stat [^:]+: )?(?P<flaw>executable file not found in \$PATH|no such file or directory'
+    r"|permission denied|is a directory)"
 )
 _LOGGED = re.compile(
     rb"(?m)^(?:exec (?P<direct>/[^\s:]{1,200}): (?:no such file or directory|permission denied)"
@@ -125,9 +126,11 @@ def _finding(container: Container, program: str, flaw: str, cited: tuple[Citatio
     )
     return Finding(
         code="BadCommand" if ours else "BadEntrypoint", object=container.owner, container=container.name or None,
-        sentence=f"Container {container.name} of {container.owner} never starts: {program} cannot be run in {text(container.spec, 'image') or 'its image'} ({flaw}).",
+        sentence=f"Container {container.name} of {container.owner} never starts: {program} cannot be run in "
+        f"{text(container.spec, 'image') or 'its image'} ({flaw}).",
         confidence=0.96, citations=(*cited, *place, *container.cite_death("the runtime's exit code"), *proof), changes=changes,
-        advice="" if changes else "Name a program that the image has, with its full path; `permission denied` means that its file is not executable.",
+        advice="" if changes else "Name a program that the image has, with its full path; `permission denied` means that its file is "
+        "not executable.",
     )  # fmt: skip
 
 

@@ -20,11 +20,14 @@ from suture.remediation.yaml_documents import Unfit, load_yaml
 CODES = ("BadConfigValue",)
 
 _COMPLAINT = re.compile(
-    rb"(?im)^.{0,300}?(?:JSONDecodeError|invalid character .{1,40} (?:looking for|in|after)|unexpected token|JSON(?:\.parse| input)|SyntaxError: .*JSON|parse error|yaml: (?:line \d|unmarshal)"
-    rb"|YAMLException|ScannerError|ParserError|toml|(?:cannot|can't|could not|failed to|error|unable to) (?:parse|read|load|decode|unmarshal|pars|load)\w* .{0,40}(?:config|setting|json|yaml|file))"
+    rb"(?im)^.{0,300}?(?:JSONDecodeError|invalid character .{1,40} (?:looking for|in|after)|unexpected token|JSON(?:\.parse| input)"
+    rb"|SyntaxError: .*JSON|parse error|yaml: (?:line \d|unmarshal)"
+    rb"|YAMLException|ScannerError|ParserError|toml|(?:cannot|can't|could not|failed to|error|unable to) (?:parse|read|load|decode"
+    rb"|unmarshal|pars|load)\w* .{0,40}(?:config|setting|json|yaml|file))"
 )
 _BAD_VALUE = re.compile(
-    rb"(?im)^.{0,300}?(?:invalid (?:value|literal|syntax|duration|boolean|number|level|url|port|setting)|cannot parse|strconv\.\w+: parsing|could not convert|time: (?:invalid|missing|unknown)|not a valid)"
+    rb"(?im)^.{0,300}?(?:invalid (?:value|literal|syntax|duration|boolean|number|level|url|port|setting)|cannot parse"
+    rb"|strconv\.\w+: parsing|could not convert|time: (?:invalid|missing|unknown)|not a valid)"
     rb".{0,200}"
 )
 _QUOTED = re.compile(rb"[\"'`]([^\"'`\n]{1,200})[\"'`]")

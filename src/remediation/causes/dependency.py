@@ -16,7 +16,8 @@ from suture.remediation.sightings import Container, Scene, quote_line
 CODES = ("DependencyNotReady",)
 
 _NO_ANSWER = re.compile(
-    rb"(?im)^[^\n]{0,400}?(?:connection refused|ECONNREFUSED|connect(?:ion)? timed out|ETIMEDOUT|i/o timeout|no route to host|EHOSTUNREACH|connection reset"
+    rb"(?im)^[^\n]{0,400}?(?:connection refused|ECONNREFUSED|connect(?:ion)? timed out|ETIMEDOUT|i/o timeout|no route to host"
+    rb"|EHOSTUNREACH|connection reset"
     rb"|could not connect to server|the database system is (?:starting up|shutting down)|server is not ready|timed out)[^\n]{0,300}"
 )
 _LOCAL = re.compile(rb"localhost|127\.0\.0\.1|\[::1\]|://0\.0\.0\.0")
@@ -64,7 +65,8 @@ def _waits(container: Container, setting: Setting, service: Object, where: tuple
     who = f"{text(behind[0], 'kind')}/{where[0]}/{text(behind[0], 'metadata', 'name')}" if behind else f"Service {where[0]}/{where[1]}"
     return Finding(
         code="DependencyNotReady", object=container.owner, container=container.name or None,
-        sentence=f"Container {container.name} of {container.owner} cannot reach {setting.value}: the Service is there and nothing stands behind it.",
+        sentence=f"Container {container.name} of {container.owner} cannot reach {setting.value}: the Service is there and nothing "
+        f"stands behind it.",
         confidence=0.93, citations=(*cited, *down),
         advice=f"Nothing to change here: ask the owners of {who} when it is back. The pod then starts by itself at its next try.",
     )  # fmt: skip

@@ -63,7 +63,8 @@ def _finding(evidence: Evidence, budget: Object, proof: tuple[Citation, ...]) ->
         code="DisruptionBudgetBlocks", object=ref,
         sentence=f"{ref} forbids every eviction of its {pods} pods ({', '.join(owners[:3])}): the node that holds them cannot be drained.",
         confidence=0.95,
-        citations=(*proof, *quote(budget, "status.disruptionsAllowed", "it allows none"), *quote(budget, "spec", "the budget as it is written")),
+        citations=(*proof, *quote(budget, "status.disruptionsAllowed", "it allows none"), *quote(budget, "spec", "the budget as it is "
+        "written")),
         changes=_fixes(budget, ref),
     )  # fmt: skip
 

@@ -43,7 +43,8 @@ def _finding(container: Container, path: str, cited: tuple[Citation, ...]) -> Fi
     where = f"the volume {text(volume, 'name')}" if volume else "its image"
     return Finding(
         code="FilePermission", object=container.owner, container=container.name or None,
-        sentence=f"Container {container.name} of {container.owner} ends at once: {'uid ' + str(user) if user is not None else 'its user'} may not use {path}, which lies on {where}.",
+        sentence=f"Container {container.name} of {container.owner} ends at once: "
+        f"{'uid ' + str(user) if user is not None else 'its user'} may not use {path}, which lies on {where}.",
         confidence=0.93 if volume else 0.75, citations=(*cited, *as_whom), changes=changes,
         advice="" if changes else "Give the file or the volume to the user that the program runs as; do not run it as root.",
     )  # fmt: skip

@@ -16,8 +16,10 @@ from suture.remediation.sightings import Container, Scene, quote_line
 CODES = ("HostNotFound",)
 
 _UNKNOWN = re.compile(
-    rb"(?im)^[^\n]{0,400}?(?:no such host|name or service not known|ENOTFOUND|could not resolve host|could not translate host name|nodename nor servname"
-    rb"|UnknownHostException|bad address '|NXDOMAIN|no address associated with hostname|name does not resolve|failed to resolve|unknown host)[^\n]{0,300}"
+    rb"(?im)^[^\n]{0,400}?(?:no such host|name or service not known|ENOTFOUND|could not resolve host|could not translate host name"
+    rb"|nodename nor servname"
+    rb"|UnknownHostException|bad address '|NXDOMAIN|no address associated with hostname|name does not resolve|failed to resolve"
+    rb"|unknown host)[^\n]{0,300}"
 )
 _HOSTS = re.compile(
     rb"[A-Za-z0-9][A-Za-z0-9-]*(?:\.[A-Za-z0-9-]+)+|(?<=lookup )[A-Za-z0-9-]+|(?<=ENOTFOUND )[A-Za-z0-9-]+|(?<=address ')[A-Za-z0-9-]+"
@@ -41,7 +43,8 @@ def _finding(container: Container, line: bytes, cited: tuple[Citation, ...]) -> 
         code="HostNotFound", object=container.owner, container=container.name or None,
         sentence=f"Container {container.name} of {container.owner} ends at once: the host {host or 'it asks for'} does not exist.",
         confidence=0.94 if changes else 0.85, citations=(*cited, *(setting.cited if setting else ()), *proof), changes=changes,
-        advice="" if changes else f"Correct the host{f' in {setting.name}' if setting and setting.name else ''}, or create what has this name.",
+        advice="" if changes else f"Correct the host{f' in {setting.name}' if setting and setting.name else ''}, or create what has "
+        f"this name.",
     )  # fmt: skip
 
 

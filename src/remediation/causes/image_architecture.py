@@ -63,9 +63,11 @@ def _finding(container: Container, cited: tuple[Citation, ...]) -> Finding:
     spec = container.cite_source(container.source_path("image"), "the image that was started")
     return Finding(
         code="ImageArchitecture", object=container.owner, container=container.name or None,
-        sentence=f"Container {container.name} of {container.owner} cannot run: {image} is not built for {platform or 'the processor of its node'}.",
+        sentence=f"Container {container.name} of {container.owner} cannot run: {image} is not built for "
+        f"{platform or 'the processor of its node'}.",
         confidence=0.95, citations=(*cited, *spec, *where, *proof), changes=changes,
-        advice="" if changes else "Use an image that its publisher built for this platform, or run the pod on nodes that the image is built for.",
+        advice="" if changes else "Use an image that its publisher built for this platform, or run the pod on nodes that the image is "
+        "built for.",
     )  # fmt: skip
 
 

@@ -64,4 +64,4 @@ def _fixes(container: Container, login: Object) -> tuple[tuple[Change, ...], tup
 def _advice(named: list[str]) -> str:
     if named:
         return f"Check the login in Secret {', '.join(named)} and its right to read this repository; no manifest change gives that right."
-    return "Give the nodes or the pod a right to read the repository: name an existing pull secret in imagePullSecrets, or grant the node's identity access."
+    return "Give the pod or the nodes a right to read the repository: name an existing pull secret, or grant the node's identity access."

@@ -23,5 +23,6 @@ def findings(scene: Scene) -> Iterator[Finding]:
                 code="ImagePullRateLimited", object=container.owner, container=container.name or None,
                 sentence=f"Container {container.name} of {container.owner} waits: the registry limits how often {image} may be pulled.",
                 confidence=0.95, citations=answer.cite("the registry answers that there were too many pulls"),
-                advice="Wait: the kubelet tries again by itself. If it comes back, pull with a login (imagePullSecrets) or through a mirror.",
+                advice="Wait: the kubelet tries again by itself. If it comes back, pull with a login (imagePullSecrets) or through a "
+                "mirror.",
             )  # fmt: skip

@@ -78,13 +78,15 @@ def _fixes(pod: Unplaced, kind: Kind, container: Object) -> tuple[tuple[Change, 
         return (
             (),
             proof,
-            "The cluster is full, the request is not too large: add a node, or find what else may go. Lowering the request would hide that.",
+            "The cluster is full, the request is not too large: add a node, or find what else may go. Lowering the request would hide "
+            "that.",
         )
     if asked <= left:
         return (
             (),
             proof,
-            "The evidence does not hold all pods of the nodes, so what is left there cannot be counted: compare with `kubectl describe node`.",
+            "The evidence does not hold all pods of the nodes, so what is left there cannot be counted: compare with `kubectl "
+            "describe node`.",
         )
     changes = _lowered(pod, kind, container, left - (asked - request(container, kind.resource)))
     return changes, proof, "" if changes else "No node has room for a request near this one: add a larger node."

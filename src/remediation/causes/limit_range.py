@@ -22,7 +22,8 @@ _ABOVE_LIMIT = re.compile(
     r"must be less than or equal to (?P<resource>[a-z-]+) limit"
 )
 _BOUND = re.compile(
-    r"(?P<side>minimum|maximum) (?P<resource>\S+) (?:usage )?per (?P<type>Container|Pod) is (?P<bound>[^,\s]+), but (?P<part>limit|request) is (?P<value>[^\s,.\]]+)"
+    r"(?P<side>minimum|maximum) (?P<resource>\S+) (?:usage )?per (?P<type>Container|Pod) is (?P<bound>[^,\s]+), but (?P<part>limit"
+    r"|request) is (?P<value>[^\s,.\]]+)"
 )
 
 
@@ -89,7 +90,8 @@ def _finding(refusal: Refusal, carrier: str, container: Object, cited: tuple[obj
     name = text(container, "name")
     return Finding.model_validate({
         "code": "LimitRangeViolation", "object": carrier, "container": name or None,
-        "sentence": f"{refusal.owner} has no pod: the numbers of container {name or '?'} contradict the limits of namespace {refusal.namespace}.",
+        "sentence": f"{refusal.owner} has no pod: the numbers of container {name or '?'} contradict the limits of namespace "
+        f"{refusal.namespace}.",
         "confidence": 0.95, "citations": (*refusal.cite("the API server refuses the pod"), *cited), "changes": changes,
         "advice": "" if changes else "Bring the container's requests and limits into the bounds of the namespace's LimitRange.",
     })  # fmt: skip

@@ -16,8 +16,9 @@ from suture.remediation.sightings import Container, Scene
 
 CODES = ("MemoryLimitTooLow",)
 
-GROWTH = 2
-"""One step of growth: the kernel does not say how much was wanted, and a doubling is what people do first."""
+GROWTH, GROWTH_OF_THE_SMALL, SMALL = 2, 4, Fraction(256 << 20)
+"""One step of growth: the kernel does not say how much was wanted, and a doubling is what people do first. A small limit grows up to
+fourfold, to 256Mi at most: there a doubling is often not enough, and what it costs is little."""
 LARGEST = Fraction(8 << 30)
 """Above this a doubling is a decision about money and machines: a person makes it."""
 SMALLEST = Fraction(4 << 20)
@@ -76,7 +77,7 @@ def _fixes(container: Container, limit: Fraction | None) -> tuple[tuple[Change, 
         return (), "The workload's template states no memory limit: look for a LimitRange, a policy or a limit of the whole pod."
     if limit * GROWTH > LARGEST:
         return (), f"The limit is {memory(limit)} already: find out whether it leaks before it gets more."
-    value = memory(limit * GROWTH)
+    value = memory(max(limit * GROWTH, min(limit * GROWTH_OF_THE_SMALL, SMALL)))
     changes = [Change(object=container.owner, operation="set", path=path, value=value, before=written)]
     request = container.source_path("resources.requests.memory")
     if amount(container.source_value(request)) == limit:

@@ -38,7 +38,8 @@ def _missing_map(container: Container, told: Saying, name: str) -> Finding:
         code="MissingConfigMap", object=container.owner, container=container.name or None,
         sentence=f"Container {container.name} of {container.owner} cannot start: there is no ConfigMap {container.namespace}/{name}.",
         confidence=0.97, citations=(*told.cite("the kubelet looked for the ConfigMap"), *place, *proof), changes=changes,
-        advice="" if changes else f"Create ConfigMap {name} in {container.namespace}, or name the one that is meant. " + _present(container),
+        advice="" if changes else f"Create ConfigMap {name} in {container.namespace}, or name the one that is meant. "
+        f"" + _present(container),
     )  # fmt: skip
 
 
@@ -60,7 +61,7 @@ def _rename(container: Container, named: list[Reference]) -> tuple[tuple[Change,
         return (), ()
     if not wanted:
         near = nearest(named[0].name, [text(m, "metadata", "name") for m in fitting], cutoff=0.75)
-        fitting = [m for m in fitting if text(m, "metadata", "name") == near]
+        fitting = [m for m in fitting if text(m, "metadata", "name") == near] or _orphans(container, fitting)
     if len(fitting) != 1:
         return (), ()
     value = text(fitting[0], "metadata", "name")
@@ -68,6 +69,13 @@ def _rename(container: Container, named: list[Reference]) -> tuple[tuple[Change,
     if not wanted:
         return changes, quote(fitting[0], "metadata.name", "this one is there")
     return changes, tuple(c for key in sorted(wanted) for c in _quote_key(fitting[0], key))
+
+
+def _orphans(container: Container, config_maps: list[Object]) -> list[Object]:
+    """The ConfigMaps that nothing in the namespace uses: made for someone, and that one does not find it."""
+    neighbours = [c for c in container.scene.containers if c.namespace == container.namespace]
+    used = {r.name for c in neighbours for r in references(c, "ConfigMap")}
+    return [m for m in config_maps if text(m, "metadata", "name") not in used]
 
 
 def _quote_key(config_map: Object, key: str) -> tuple[Citation, ...]:

@@ -1,6 +1,7 @@
 """MissingEnv: the program wants a variable that it is not given.
 
-Its name is known, its value is not: no value is ever made up. The revision before may know it, or the variable is there under a mistyped name.
+Its name is known, its value is not: no value is ever made up. The revision before may know it, or the variable is there under a
+mistyped name.
 """
 
 import re
@@ -20,9 +21,13 @@ _WANTED = tuple(
     re.compile(pattern)
     for pattern in (
         rb"(?m)^KeyError: '(?P<name>[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*)'\s*$",
-        rb"(?i:required |mandatory |missing |undefined |unset |no )(?i:required |mandatory )?(?i:env(?:ironment)?(?: |_)?(?:variables?|vars?)?|variable|setting|key)s?:? {1,2}" + _NAME,
-        rb"(?i:env(?:ironment)?[ _]?(?:variable|var)?|variable):? {0,2}" + _NAME + rb":? (?i:(?:is )?(?:not (?:set|found|defined|present|specified)|missing|required|undefined|unset|empty)|must be (?:set|provided|specified)|required)",
-        _NAME + rb":? (?i:is (?:a )?(?:required|mandatory)(?: (?:environment )?variable)?|(?:is )?not set|is missing|is undefined|must be (?:set|provided|specified)|unbound variable|parameter (?:null or )?not set|environment variable (?:is )?(?:not set|required|missing))",
+        rb"(?i:required |mandatory |missing |undefined |unset |no )(?i:required |mandatory )?(?i:env(?:ironment)?(?: "
+        rb"|_)?(?:variables?|vars?)?|variable|setting|key)s?:? {1,2}" + _NAME,
+        rb"(?i:env(?:ironment)?[ _]?(?:variable|var)?|variable):? {0,2}" + _NAME + rb":? (?i:(?:is )?(?:not (?:set|found|defined"
+        rb"|present|specified)|missing|required|undefined|unset|empty)|must be (?:set|provided|specified)|required)",
+        _NAME + rb":? (?i:is (?:a )?(?:required|mandatory)(?: (?:environment )?variable)?|(?:is )?not set|is missing|is undefined"
+        rb"|must be (?:set|provided|specified)|unbound variable|parameter (?:null or )?not set"
+        rb"|environment variable (?:is )?(?:not set|required|missing))",
     )
 )  # fmt: skip
 

@@ -35,7 +35,8 @@ def _missing_secret(container: Container, told: Saying, name: str) -> Finding:
         code="MissingSecret", object=container.owner, container=container.name or None,
         sentence=f"Container {container.name} of {container.owner} cannot start: there is no Secret {container.namespace}/{name}.",
         confidence=0.97, citations=(*told.cite("the kubelet looked for the Secret"), *place),
-        advice=f"Someone who knows the value creates Secret {name}{with_keys} in namespace {container.namespace}; the pod then starts by itself.",
+        advice=f"Someone who knows the value creates Secret {name}{with_keys} in namespace {container.namespace}; the pod then starts "
+        f"by itself.",
     )  # fmt: skip
 
 
@@ -55,5 +56,6 @@ def _missing_key(container: Container, told: Saying, key: str, name: str | None)
         code="MissingSecretKey", object=container.owner, container=container.name or None,
         sentence=f"Container {container.name} of {container.owner} cannot start: Secret {name or 'of its volume'} has no key {key}.",
         confidence=0.97, citations=(*told.cite("the kubelet looked for the key"), *proof), changes=changes,
-        advice="" if changes else f"Someone who knows the value adds the key {key} to the Secret; it has: {', '.join(present[:12]) or 'no key that the evidence shows'}.",
+        advice="" if changes else f"Someone who knows the value adds the key {key} to the Secret; it has: "
+        f"{', '.join(present[:12]) or 'no key that the evidence shows'}.",
     )  # fmt: skip

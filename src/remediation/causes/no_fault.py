@@ -34,7 +34,8 @@ def _finding(owner: str, container: Container) -> Finding:
     told = next(s for s in container.said if s.reason == "Unhealthy")
     return Finding(
         code="NoFault", object=owner,
-        sentence=f"Nothing is wrong with {owner}: its warnings are from a start that is over; all its pods are ready and none was restarted.",
+        sentence=f"Nothing is wrong with {owner}: its warnings are from a start that is over; all its pods are ready and none was "
+        f"restarted.",
         confidence=0.9,
         citations=(
             *told.cite("the warning"),

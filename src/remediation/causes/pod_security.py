@@ -47,7 +47,8 @@ def _finding(refusal: Refusal) -> Finding:
         sentence=f"{refusal.owner} has no pod: namespace {refusal.namespace} enforces the level {refusal.found['level']}, "
         f"and the pod misses {', '.join(rule for rule, _ in rules) or 'its rules'}.",
         confidence=0.97, citations=(*refusal.cite("the API server refuses the pod and lists what is missing"), *level), changes=changes,
-        advice="" if changes else f"Decide whether the pod needs {', '.join(open_questions)}: it must go without, or run in another namespace.",
+        advice="" if changes else f"Decide whether the pod needs {', '.join(open_questions)}: it must go without, or run in another "
+        f"namespace.",
     )  # fmt: skip
 
 

@@ -28,7 +28,8 @@ def _finding(probe: FailingProbe) -> Finding:
         code="ProbeWrongPath", object=container.owner, container=container.name or None,
         sentence=f"Container {container.name} of {container.owner} works and is taken for {'dead' if probe.kills else 'not ready'}: "
         f"its {probe.kind.lower()} probe asks for {path}{doubled}, which the program does not have.",
-        confidence=0.95, citations=(*probe.cite("the program answers that there is no such path"), *probe.cite_spec("the probe as it is written"), *proof),
+        confidence=0.95, citations=(*probe.cite("the program answers that there is no such "
+        "path"), *probe.cite_spec("the probe as it is written"), *proof),
         changes=changes,
         advice="" if changes else f"Name the path at which the program answers, in every probe that asks for {path}; keep the probes.",
     )  # fmt: skip

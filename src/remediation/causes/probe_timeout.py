@@ -13,7 +13,8 @@ CODES = ("ProbeTimeout",)
 LEAST, MOST, GROWTH = 5, 30, 3
 """Seconds, and the factor: the kubelet does not say how long the check would have taken."""
 _LATE = re.compile(
-    r"timed out after|command .*timed out|context deadline exceeded|Client\.Timeout exceeded|request canceled|DeadlineExceeded|timeout: failed to connect",
+    r"timed out after|command .*timed out|context deadline exceeded|Client\.Timeout exceeded|request canceled|DeadlineExceeded"
+    r"|timeout: failed to connect",
     re.DOTALL,
 )
 _NO_ROUTE = re.compile(r"dial tcp .*i/o timeout|no route to host")

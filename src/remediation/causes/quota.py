@@ -44,7 +44,8 @@ def _needs(refusal: Refusal) -> Finding:
     names = ", ".join(f"{part}.{resource}" for part, resource in wanted)
     return Finding(
         code="QuotaNeedsLimits", object=refusal.owner, container=text(lacking[0][1], "name") if len(lacking) == 1 else None,
-        sentence=f"{refusal.owner} has no pod: quota {refusal.found['quota']} of {refusal.namespace} wants every container to state {names or 'its numbers'}.",
+        sentence=f"{refusal.owner} has no pod: quota {refusal.found['quota']} of {refusal.namespace} wants every container to state "
+        f"{names or 'its numbers'}.",
         confidence=0.97, citations=(*refusal.cite("the API server refuses the pod"), *_quote_quota(refusal)), changes=changes,
         advice="" if changes else f"State {names or 'requests and limits'} on every container, within the quota.",
     )  # fmt: skip

@@ -32,7 +32,7 @@ def _sound(container: Container) -> bool:
 def _finding(deployment: Object, ref: str, starting: list[Container]) -> Finding:
     first = starting[0]
     return Finding(
-        code="SlowRollout", object=ref, container=first.name if len({c.name for c in starting}) == 1 else None,
+        code="SlowRollout", object=ref,
         sentence=f"The rollout of {ref} is slow and sound: {len({c.ref for c in starting})} new pods still start, none has failed.",
         confidence=0.85,
         citations=(
@@ -41,5 +41,6 @@ def _finding(deployment: Object, ref: str, starting: list[Container]) -> Finding
             *first.cite(first.status_path("state"), "it runs"),
             *quote(deployment, "spec.progressDeadlineSeconds", "the time that a rollout may take"),
         ),
-        advice="Wait: the rollout ends by itself. If that happens each time, a longer progressDeadlineSeconds keeps it from being reported.",
+        advice="Wait: the rollout ends by itself. If that happens each time, a longer progressDeadlineSeconds keeps it from being "
+        "reported.",
     )  # fmt: skip

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from suture.remediation.citations import quote
 from suture.remediation.evidence import template_path
 from suture.remediation.incident import Change, Citation, Finding
-from suture.remediation.paths import New, Object, Pick, join, lookup, maps, text
+from suture.remediation.paths import Index, New, Object, Pick, join, lookup, maps, text
 from suture.remediation.scheduling import Unplaced, hard_taints, tolerates, unplaced
 from suture.remediation.sightings import Scene
 
@@ -66,9 +66,9 @@ def _fixes(pod: Unplaced, taints: list[Object]) -> tuple[Change, ...]:
     owner = pod.evidence.get(pod.owner)
     place = join(template_path(pod.owner), "spec.tolerations")
     written = maps({"found": lookup(owner, place)}, "found")
-    for toleration in written:
+    for number, toleration in enumerate(written):
         if (field := _missed_by(toleration, taint, pod)) is not None:
-            path = join(place, Pick("key", text(toleration, "key")), field)
+            path = join(place, Index(number), field)
             return (Change(object=pod.owner, operation="set", path=path, value=text(taint, field), before=text(toleration, field)),)
     nodes = pod.evidence.of_kind("Node")
     if text(taint, "key") == _CONTROL_PLANE and all(any(text(t, "key") == _CONTROL_PLANE for t in hard_taints(n)) for n in nodes):

@@ -89,7 +89,8 @@ def _advice(evidence: Evidence, message: str) -> str:
     classes = [text(c, "metadata", "name") for c in evidence.of_kind("StorageClass")]
     marked = [c for c in evidence.of_kind("StorageClass") if mapping(c, "metadata", "annotations").get(_DEFAULT) == "true"]
     if _NO_CLASS_NAMED.search(message) and not marked:
-        return f"Name a storage class in the claim, or mark one as default. The cluster has: {', '.join(classes) or 'none that the evidence shows'}."
+        present = ", ".join(classes) or "none that the evidence shows"
+        return f"Name a storage class in the claim, or mark one as default. The cluster has: {present}."
     return "Provide a volume that fits the claim, or repair the class that should provide one."
 
 

@@ -36,7 +36,8 @@ def _finding(evidence: Evidence, ref: str, cited: tuple[Citation, ...]) -> Findi
     strategy = quote(document, "spec.strategy", "the update starts the new pod first") if document is not None and changes else ()
     return Finding(
         code="VolumeInUse", object=owner,
-        sentence=f"The new pod of {owner} waits: the volume of claim {_claim(evidence, ref)} is held by {'its old pod' if others else 'another pod'}.",
+        sentence=f"The new pod of {owner} waits: the volume of claim {_claim(evidence, ref)} is held by "
+        f"{'its old pod' if others else 'another pod'}.",
         confidence=0.94 if changes else 0.8, citations=(*cited, *strategy), changes=changes,
         advice="" if changes else "Stop the pod that holds the volume, or wait until its node gives it up; then the new one starts.",
     )  # fmt: skip
