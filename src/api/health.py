@@ -1,0 +1,98 @@
+"""Health: probes for the kubelet, numbers for people, gauges for Prometheus and KEDA. All from rows; changes nothing.
+
+Each look at the rows has a time limit of its own, after which the statement is cancelled: a monitor must not hurt what it watches.
+"""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Annotated, Any, TypeVar
+
+from fastapi import APIRouter, Path, Response
+from pydantic import Field
+
+from suture.api import metrics
+from suture.api.gateway import Gateway, Here, Viewer
+from suture.api.problems import documented, plainly
+from suture.api.shapes import Shape
+from suture.engine import Health
+from suture.errors import DatabaseUnavailable, ServiceUnavailable
+
+router = APIRouter(tags=["health"])
+
+STATEMENTS_LIMIT = 5.0  # seconds for all the numbers of a page
+PROBE_LIMIT = 2.0  # seconds; the kubelet's own patience is 1 to 3
+
+T = TypeVar("T")
+
+
+class Numbers(Shape):
+    """The numbers that say whether work flows."""
+
+    depth: list[dict[str, Any]] = Field(description="queue, status, count, oldest_seconds")
+    workers: list[dict[str, Any]] = Field(description="id, name, version, queues, presence, beat_seconds, running")
+    endings: list[dict[str, Any]] = Field(description="workflow, attempt, ended, failed: over the last hour")
+    latency_seconds: dict[str, float | None] = Field(description="p50, p95, p99 from creation to the first claim")
+    dead_letters: int
+    unclaimable: list[dict[str, Any]] = Field(description="workflow, version, count of what is overdue")
+
+
+class Scale(Shape):
+    queue: str
+    value: int = Field(description="Executions that are due or running")
+
+
+class Alive(Shape):
+    status: str
+
+
+@router.get("/healthz")
+async def alive() -> Alive:
+    """Whether the process answers; says nothing of Postgres."""
+    return Alive(status="ok")
+
+
+@router.get("/readyz", responses=documented(503))
+async def ready(gateway: Here) -> Alive:
+    """Whether requests should come here: Postgres answers, and the process is not about to stop."""
+    if gateway.draining:
+        raise ServiceUnavailable("This gateway is about to stop.")
+    await bounded(gateway.engine.ping(), PROBE_LIMIT)
+    return Alive(status="ready")
+
+
+@router.get("/health", responses=documented(401, 403, 503))
+async def numbers(_by: Viewer, gateway: Here) -> Numbers:
+    """Depth, workers, endings, latency, dead letters."""
+    return Numbers.model_validate(await look(gateway), from_attributes=True)
+
+
+@router.get("/metrics", responses=documented(401, 403) | plainly("text/plain"))
+async def prometheus(_by: Viewer, gateway: Here) -> Response:
+    """Prometheus' text; while Postgres is away, `suture_database_up` is 0 and the rest of the rows is missing."""
+    try:
+        health = await look(gateway)
+    except DatabaseUnavailable:
+        health = None
+    return Response(metrics.page(gateway.traffic, health), media_type=metrics.MEDIA_TYPE)
+
+
+@router.get("/scale/{queue}", responses=documented(401, 403, 422, 503))
+async def scale(_by: Viewer, queue: Annotated[str, Path(max_length=63, pattern=r"^[^\x00]+$")], gateway: Here) -> Scale:
+    """How much work a queue has, for KEDA's metrics-api scaler (`valueLocation: value`)."""
+    depth = await bounded(gateway.engine.database.many("depth"), STATEMENTS_LIMIT)
+    busy = (row["count"] for row in depth if row["queue"] == queue and row["status"] in {"enqueued", "running"})
+    return Scale(queue=queue, value=sum(busy))
+
+
+async def look(gateway: Gateway) -> Health:
+    """Raises: DatabaseUnavailable, also when it takes too long."""
+    return await bounded(gateway.engine.health(), STATEMENTS_LIMIT)
+
+
+async def bounded(reading: Awaitable[T], limit: float) -> T:
+    """What `reading` gives within `limit` seconds; else it is cancelled, in Postgres too."""
+    try:
+        async with asyncio.timeout(limit):
+            return await reading
+    except TimeoutError:
+        raise DatabaseUnavailable(f"Postgres did not answer within {limit:g} seconds.") from None
