@@ -98,6 +98,13 @@ def test_the_engine_alone_needs_nothing_of_kubernetes_or_http():
     assert done.returncode == 0, done.stderr
 
 
+def test_the_command_says_how_to_get_the_rest_where_only_the_engine_is_installed():
+    code = "import sys; sys.modules['typer'] = None; from suture.__main__ import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "The command needs more than the engine, typer is not installed: pip install 'suture[all]'\n"
+
+
 @pytest.mark.parametrize("lock", ["requirements.lock", "requirements-runtime.lock"])
 def test_a_lock_names_versions_and_hashes_and_no_machines_index(lock: str):
     text = (ROOT / lock).read_text()
