@@ -1,8 +1,9 @@
 """The command `suture`: its commands, and the border at which every error becomes one sentence and an exit code.
 
-Exit codes: 0 done; 1 it failed; 2 a wrong option, setting or input; 3 try again later; 130 interrupted.
+Exit codes: 0 done; 1 it failed; 2 a wrong option, setting or input; 3 try again later; 70 a fault of ours; 130 interrupted.
 """
 
+import os
 import sys
 from typing import Annotated
 
@@ -50,6 +51,14 @@ def main() -> None:
     except BrokenPipeError:  # `suture tasks | head`
         sys.stderr.close()
         sys.exit(1)
+    except OSError as error:
+        _complain(SutureError(f"The system refused: {error.strerror or error}{f' ({error.filename})' if error.filename else ''}."))
+        sys.exit(1)
+    except Exception as error:  # noqa: BLE001 (the border to a person: a fault of ours ends in a sentence; its place is for who asks)
+        if os.environ.get("SUTURE_LOG_LEVEL") == "debug":
+            raise
+        _complain(SutureError(f"A fault of Suture itself ({type(error).__name__}: {error}). SUTURE_LOG_LEVEL=debug shows where."))
+        sys.exit(70)
 
 
 def _complain(error: SutureError) -> None:

@@ -125,9 +125,11 @@ class Stage:
     async def stop_in_mid_step(self, worker: Process, task: UUID) -> tuple[str, list[str]]:
         """Freeze the worker (SIGSTOP) in the middle of a step; returns the step, and what is checkpointed before it.
 
-        The worker runs a few milliseconds at a time, and the rows are read while it stands still: no luck is needed.
+        Once it has claimed, the worker runs a few milliseconds at a time, and the rows are read while it stands still: no luck is needed.
         """
+        await self.until(task, ("running",), worker)
         while True:
+            self._check(worker)
             worker.send_signal(signal.SIGSTOP)
             execution, done = await self.engine.get(task), [c.step_id for c in await self.engine.checkpoints(task)]
             if execution.status == "running" and done:
@@ -136,7 +138,6 @@ class Stage:
                 raise SutureError(f"The task is {execution.status} already: the worker could not be stopped in the middle of a step.")
             worker.send_signal(signal.SIGCONT)
             await asyncio.sleep(_SLICE)
-            alive(worker, what="The worker", log=self.folder / "worker.log")
 
     async def kill(self, process: Process) -> None:
         """SIGKILL: no handler runs, nothing is handed back."""
@@ -146,9 +147,13 @@ class Stage:
     async def until(self, task: UUID, reached: Sequence[str], worker: Process) -> Execution:
         """The task, as soon as its status is one of `reached`."""
         while (execution := await self.engine.get(task)).status not in reached:
-            alive(worker, what="The worker", log=self.folder / "worker.log")
-            await asyncio.sleep(0.02)
+            self._check(worker)
+            await asyncio.sleep(0.005)
         return execution
+
+    def _check(self, worker: Process) -> None:
+        """Raises: SutureError when the worker has ended by itself."""
+        alive(worker, what="The worker", log=self.folder / "worker.log")
 
     def branches(self) -> list[str]:
         """Branches of the repository beside the deployed one."""
@@ -191,7 +196,8 @@ def _commit_all(case: Case, repository: Path) -> None:
     repository.mkdir()
     _git(repository, "init", "--quiet", "--initial-branch=main")
     for number, content in enumerate(case.commits, start=1):
-        shutil.copytree(content, repository, dirs_exist_ok=True)
+        # copyfile: a kept time of change makes git take a new text of the same size for the old one
+        shutil.copytree(content, repository, dirs_exist_ok=True, copy_function=shutil.copyfile)
         _git(repository, "add", "--all")
         subject = "Deploy" if number == 1 else "Update"
         _git(repository, "commit", "--quiet", "--message", f"{subject} {case.workload.name}")

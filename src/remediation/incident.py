@@ -24,10 +24,10 @@ def is_asking(step: str | None) -> bool:
 def answer_event(digest: str) -> str:
     """Name of the event that carries the `Decision` on the proposal with this digest: an answer to another proposal is another event.
 
-    >>> answer_event("3f2a9c1b7d04")
-    'approval:3f2a9c1b7d04'
+    >>> answer_event("3f2a9c1b7d04e5f60718293a4b5c6d7e")
+    'approval:3f2a9c1b7d04e5f6'
     """
-    return f"{APPROVAL}:{digest}"
+    return f"{APPROVAL}:{digest[:16]}"
 
 
 class Frozen(BaseModel):

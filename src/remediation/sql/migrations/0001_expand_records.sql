@@ -68,5 +68,5 @@ create view suture.rejections as
            a.reason, w.step_id as step, e.status, e.created_at
     from suture.approvals a
     join suture.executions e on e.id = a.task_id
-    left join suture.workflow_waits w on w.execution_id = a.task_id and w.event = 'approval:' || a.digest
+    left join suture.workflow_waits w on w.execution_id = a.task_id and w.event = 'approval:' || left(a.digest, 16)
     where a.verdict = 'rejected';
