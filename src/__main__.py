@@ -1,4 +1,4 @@
-"""The command `suture`, and `python -m suture`: the door in front of `cli`, which says how to get the rest where only the engine is installed."""
+"""The command `suture`, and `python -m suture`: the door of `cli`. Where only the engine is installed it says how to get the rest."""
 
 import sys
 
