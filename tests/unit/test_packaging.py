@@ -1,5 +1,7 @@
 """What is built holds all of the product and nothing else, and the two traps of the layout explain themselves."""
 
+import ast
+import importlib.metadata
 import os
 import re
 import subprocess
@@ -96,6 +98,23 @@ def test_the_engine_alone_needs_nothing_of_kubernetes_or_http():
     code = f"import sys; sys.modules.update(dict.fromkeys({blocked!r})); import suture.engine"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_every_import_of_the_product_is_a_dependency_that_it_names():
+    """Not one that happens to come with another: that one may change its mind."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    groups = [extras["dependencies"], *(group for name, group in extras["optional-dependencies"].items() if name != "dev")]
+    named = {canonicalize_name(Requirement(text).name) for group in groups for text in group}
+    provided = importlib.metadata.packages_distributions()
+    imported = {root for path in (ROOT / "src").rglob("*.py") for root in roots(ast.parse(path.read_text()))}
+    foreign = imported - sys.stdlib_module_names - {"suture", "pydantic_core", "starlette"}  # parts of pydantic and of fastapi
+    assert {root for root in foreign if not named & {canonicalize_name(name) for name in provided.get(root, [root])}} == set()
+
+
+def roots(module: ast.Module) -> set[str]:
+    names = [alias.name for node in ast.walk(module) if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module or "" for node in ast.walk(module) if isinstance(node, ast.ImportFrom) and not node.level]
+    return {name.split(".")[0] for name in names}
 
 
 def test_the_command_says_how_to_get_the_rest_where_only_the_engine_is_installed():
