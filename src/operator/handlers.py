@@ -4,6 +4,7 @@ Low-level handlers on purpose: kopf's handlers of changes keep their progress an
 act on differences, which a missed event loses. Here an event only says that the Task deserves a look (see `keeper`).
 """
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import kopf
 
 from suture.operator.keeper import Keeper
-from suture.operator.resource import FINALIZER, GROUP, PLURAL, VERSION, Task
+from suture.operator.resource import GROUP, PLURAL, VERSION, Task
 
 STALE = 120.0
 """Seconds without a finished look at the rows: then the process is stuck. An outage of Postgres or of the API server ends a look sooner."""
@@ -21,18 +22,18 @@ def registry(keeper: Keeper, *, beat: Callable[[], float]) -> kopf.OperatorRegis
     """The handlers; `beat` tells when a look ended last, on the monotonic clock."""
     handlers = kopf.OperatorRegistry()
 
-    @kopf.on.login(registry=handlers)
+    @kopf.on.login(id="login", registry=handlers)
     def login(**context: Any) -> kopf.ConnectionInfo | None:
         return kopf.login_via_client(**context)
 
-    @kopf.on.event(GROUP, VERSION, PLURAL, registry=handlers)
+    @kopf.on.event(GROUP, VERSION, PLURAL, id="task", registry=handlers)
     async def task(event: Mapping[str, Any], **_: Any) -> None:
         if event["type"] == "DELETED":
             keeper.forget(event["object"]["metadata"]["uid"])
         else:
             await keeper.heed(Task.read(event["object"]))
 
-    @kopf.on.probe(registry=handlers)
+    @kopf.on.probe(id="look", registry=handlers)
     def look(**_: Any) -> float:
         age = time.monotonic() - beat()
         if age > STALE:
@@ -61,8 +62,22 @@ def settings(*, namespaces: tuple[str, ...]) -> kopf.OperatorSettings:
     chosen.posting.enabled = False
     # With namespaces named, nothing outside of them is asked for: a Role is enough.
     chosen.scanning.disabled = bool(namespaces)
-    chosen.persistence.finalizer = FINALIZER
+    # Kopf removes its own finalizer wherever no handler of its kind needs it: it must never think that ours is its own.
+    chosen.persistence.finalizer = f"{GROUP}/not-in-use"
     return chosen
+
+
+def quiet() -> None:
+    """Keep kopf's line for each event out of the logs, and its settings, which it hangs on every line, too."""
+    objects = logging.getLogger("kopf.objects")
+    objects.setLevel(logging.WARNING)
+    objects.addFilter(_plain)
+
+
+def _plain(record: logging.LogRecord) -> bool:
+    for name in ("settings", "k8s_skip"):
+        record.__dict__.pop(name, None)
+    return True
 
 
 def endpoint(address: str) -> str | None:

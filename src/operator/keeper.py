@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -18,7 +18,7 @@ from suture.operator import conditions
 from suture.operator.objects import Objects
 from suture.operator.reconcile import Action, Cancel, Enqueue, Guard, Linger, Refuse, Release, Rest, owns, reconcile
 from suture.operator.resource import FINALIZER, Task
-from suture.remediation.incident import APPROVAL, WORKFLOW
+from suture.remediation.incident import APPROVAL
 
 log = logging.getLogger(__name__)
 
@@ -231,8 +231,8 @@ class Keeper:
         """Write the status when it is not what the API server shows."""
         if known.row is None and known.task.meta.ended:
             return  # retention removed the row: the last status is all that is left to know
-        if _shows_proposal(known.row) and not away:
-            known.digest = await self._proposal(known.row.id) if known.row else ""
+        if known.row is not None and not away and _tells_more(known.row):
+            known.row, known.digest = await self._more(known.row, known.digest)
         for _ in range(_TRIES):
             task = known.task
             wanted = conditions.status(task, known.row, now=datetime.now(UTC), refusal=known.refusal, away=away, digest=known.digest)
@@ -259,11 +259,13 @@ class Keeper:
         except (PermanentError, TemporaryError) as error:
             log.debug("an event was not told: %s", error)  # the status is the truth, an event a courtesy
 
-    async def _proposal(self, execution: UUID) -> str:
-        """Digest of the last step that proposed something."""
-        outputs = [c.output for c in await self.engine.checkpoints(execution) if isinstance(c.output, dict)]
-        found = [o["digest"] for o in outputs if {"digest", "diff", "base"} <= o.keys() and isinstance(o["digest"], str)]
-        return found[-1] if found else ""
+    async def _more(self, row: Execution, digest: str) -> tuple[Execution, str]:
+        """The row with the step that ran last, and the digest of what was proposed last: both are in the checkpoints alone."""
+        done = await self.engine.checkpoints(row.id)
+        outputs = [c.output for c in done if isinstance(c.output, dict)]
+        proposed = [o["digest"] for o in outputs if {"digest", "diff", "base"} <= o.keys() and isinstance(o["digest"], str)]
+        step = row.step or (done[-1].step_id if done else None)
+        return replace(row, step=step), proposed[-1] if proposed else digest
 
     async def _again(self, task: Task) -> Task:
         """The Task as it is now. Raises: NotFound when it is gone, or another one has its name."""
@@ -297,7 +299,5 @@ def _younger(row: Execution, than: Execution) -> bool:
     return not is_terminal(than.status) and row.updated_at >= than.updated_at
 
 
-def _shows_proposal(row: Execution | None) -> bool:
-    if row is None or row.workflow != WORKFLOW:
-        return False
-    return row.status == "completed" or (row.status == "waiting" and row.step == APPROVAL)
+def _tells_more(row: Execution) -> bool:
+    return is_terminal(row.status) or row.step == APPROVAL

@@ -25,7 +25,7 @@ import kopf
 from suture import telemetry
 from suture.engine import Database, Engine, Workflows
 from suture.errors import ConfigError
-from suture.operator.handlers import endpoint, registry
+from suture.operator.handlers import endpoint, quiet, registry
 from suture.operator.handlers import settings as watching
 from suture.operator.keeper import Keeper
 from suture.operator.mirror import Mirror
@@ -39,6 +39,7 @@ async def serve(settings: Settings) -> None:
 
     Postgres and the API server may be away at start or later. Raises: ConfigError.
     """
+    quiet()
     url, direct, chosen = settings.database.url, settings.database.direct, settings.operator
     connected = Database.connect(url.get_secret_value(), direct=direct.get_secret_value() if direct else None, size=settings.database.pool)
     async with connected as database, Objects.connect(namespaces=chosen.namespaces) as objects:
