@@ -1,0 +1,63 @@
+"""A real bare repository with a main branch of two commits, and how tests look at it."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+PERSON = {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in (("NAME", "Ann"), ("EMAIL", "ann@example.com"))}
+
+
+class Remote:
+    """The repository, as its owners see it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path, self._work = folder / "remote.git", folder / "work"
+        self.git("init", "--quiet", "--bare", "--initial-branch=main", str(self.path), where=folder)
+        self.git("init", "--quiet", "--initial-branch=main", str(self._work), where=folder)
+
+    def commit(self, files: dict[str, bytes], *, when: int = 1_700_000_000, links: dict[str, str] | None = None) -> str:
+        for name, data in files.items():
+            (self._work / name).parent.mkdir(parents=True, exist_ok=True)
+            (self._work / name).write_bytes(data)
+        for name, target in (links or {}).items():
+            (self._work / name).symlink_to(target)
+        self.git("add", "--all", where=self._work)
+        self.git("commit", "--quiet", "-m", "Work", where=self._work, GIT_AUTHOR_DATE=f"@{when} +0100", GIT_COMMITTER_DATE=f"@{when} +0100")
+        self.git("push", "--quiet", str(self.path), "HEAD:main", where=self._work)
+        return self.git("rev-parse", "HEAD", where=self._work)
+
+    def branches(self) -> dict[str, str]:
+        return dict(
+            line.split() for line in self.git("for-each-ref", "--format=%(refname:lstrip=2) %(objectname)", "refs/heads").splitlines()
+        )
+
+    def read(self, commit: str, path: str) -> bytes:
+        return self._run("show", f"{commit}:{path}", where=self.path)
+
+    def git(self, *arguments: str, where: Path | None = None, **extra: str) -> str:
+        return self._run(*arguments, where=where or self.path, **extra).decode().strip()
+
+    def _run(self, *arguments: str, where: Path, **extra: str) -> bytes:
+        alone = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(where),
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            **PERSON,
+            **extra,
+        }
+        alone["GIT_CONFIG_PARAMETERS"] = "'core.autocrlf=false'"
+        return subprocess.run(["git", *arguments], cwd=where, env=alone, capture_output=True, check=True, timeout=30).stdout
+
+
+WEB = b"\xef\xbb\xbfkind: Deployment\r\nimage: web:1\r\n"
+
+
+@pytest.fixture
+def remote(tmp_path: Path) -> Remote:
+    made = Remote(tmp_path)
+    made.commit({"web.yaml": b"old", "README.md": b"# read me\n", "data/größe.json": b"{}"}, when=1_600_000_000)
+    made.commit({"web.yaml": WEB, "other.yml": b"kind: Service\n"})
+    return made
