@@ -4,7 +4,7 @@ What Postgres cannot keep, or what would exhaust the stack, is refused here with
 """
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -82,16 +82,18 @@ def fit(model: type[M], value: object) -> M:
 
 def _depth(value: object) -> int:
     # A loop, not a recursion: depth is what it protects from.
-    level, depth = [value], 0
-    while level := [child for parent in level if isinstance(parent, dict | list) for child in _children(parent)]:
-        depth += 1
-        if depth > DEPTH:
-            break
+    level, depth = _containers([value]), 0
+    while level and depth <= DEPTH:
+        level, depth = _containers(child for parent in level for child in _children(parent)), depth + 1
     return depth
 
 
-def _children(parent: dict[str, Any] | list[Any]) -> list[Any]:
-    return list(parent.values()) if isinstance(parent, dict) else parent
+def _containers(values: Iterable[object]) -> list[dict[str, Any] | list[Any]]:
+    return [value for value in values if isinstance(value, dict | list)]
+
+
+def _children(parent: dict[str, Any] | list[Any]) -> Iterable[object]:
+    return parent.values() if isinstance(parent, dict) else parent
 
 
 def _too_deep() -> InvalidRequest:

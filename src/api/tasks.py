@@ -4,12 +4,12 @@ import hashlib
 import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 from urllib.parse import urlencode
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
-from pydantic import AwareDatetime, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
+from pydantic import AwareDatetime, BeforeValidator, ConfigDict, Field, JsonValue, field_validator
 
 from suture.api.bodies import json_of, schema_of
 from suture.api.gateway import Gateway, Here, Operator, Viewer
@@ -34,13 +34,6 @@ def _text_only(value: object) -> object:
     raise ValueError("send a text: an ISO 8601 duration (PT1H) or a time with its zone (2030-01-01T00:00:00Z)")
 
 
-def _soon(value: datetime | timedelta | None) -> None:
-    """Raises: ValueError for what Postgres or a reader could not count."""
-    far = value > _FARTHEST if isinstance(value, timedelta) else value is not None and not 1970 <= value.year < 9000
-    if far:
-        raise ValueError(f"{value} is too far away")
-
-
 Moment = Annotated[AwareDatetime, BeforeValidator(_text_only)]
 Name = Annotated[str, Field(max_length=63, pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")]
 Text = Annotated[str, Query(max_length=512, pattern=r"^[^\x00]*$")]
@@ -63,15 +56,19 @@ class TaskRequest(Shape):
     labels: dict[Annotated[str, Field(min_length=1, max_length=63)], Annotated[str, Field(max_length=512)]] = Field({}, max_length=32)
     run_at: Moment | None = None
 
-    @model_validator(mode="after")
-    def _agree(self) -> Self:
-        _soon(self.deadline)
-        _soon(self.run_at)
-        if isinstance(self.deadline, timedelta) and self.deadline <= timedelta(0):
-            raise ValueError("the deadline lies in the past: a duration is longer than zero")
-        if reserved := sorted(label for label in self.labels if label.startswith(_RESERVED)):
+    @field_validator("deadline", "run_at")
+    @classmethod
+    def _can_be_counted(cls, value: datetime | timedelta | None) -> datetime | timedelta | None:
+        if value is None or (timedelta(0) < value <= _FARTHEST if isinstance(value, timedelta) else 1970 <= value.year < 9000):
+            return value
+        raise ValueError("a duration lies between zero and ten years, a time before the year 9000")
+
+    @field_validator("labels")
+    @classmethod
+    def _are_free(cls, labels: dict[str, str]) -> dict[str, str]:
+        if reserved := sorted(label for label in labels if label.startswith(_RESERVED)):
             raise ValueError(f"the label {reserved[0]} is reserved: labels that begin with {_RESERVED} are the gateway's own")
-        return self
+        return labels
 
 
 class Cancellation(Shape):
