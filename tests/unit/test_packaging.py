@@ -130,7 +130,7 @@ def test_a_lock_names_versions_and_hashes_and_no_machines_index(lock: str):
     assert "://" not in text
     assert not re.search(r"^-", text, re.MULTILINE)
     for entry in re.split(r"\n(?=\S)", text.strip())[1:]:
-        assert re.match(r"[\w.-]+==\S+", entry), entry
+        assert re.match(r"[\w.-]+(\[[\w, -]+\])?==\S+", entry), entry
         assert "--hash=sha256:" in entry, entry
 
 
@@ -138,7 +138,7 @@ def test_a_lock_names_versions_and_hashes_and_no_machines_index(lock: str):
 def test_a_lock_satisfies_what_the_project_asks_for(lock: str, left_out: set[str]):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     groups = [group for name, group in project["optional-dependencies"].items() if name not in left_out]
-    pins = dict(re.findall(r"^([\w.-]+)==([^\s;]+)", (ROOT / lock).read_text(), re.MULTILINE))
+    pins = dict(re.findall(r"^([\w.-]+)(?:\[.+\])?==([^\s;]+)", (ROOT / lock).read_text(), re.MULTILINE))
     for text in [*project["dependencies"], *(line for group in groups for line in group)]:
         asked = Requirement(text)
         if asked.name != "suture":
