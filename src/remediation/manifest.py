@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from pydantic import JsonValue
@@ -28,8 +29,8 @@ from ruamel.yaml.events import (
 from suture.errors import EditRefused, ManifestUnreadable
 from suture.remediation.incident import Change
 
-LIMIT = 1 << 20
-"""Largest file in bytes that is parsed: above it the pure parser needs a minute."""
+LIMIT = 1 << 19
+"""Largest file in bytes that is parsed: the pure parser reads about 150 kB in a second, and an edit reads a file twice."""
 DEPTH = 100
 """Deepest nesting: Kubernetes' own objects stay below 30."""
 NODES = 200_000
@@ -72,8 +73,13 @@ def edit(data: bytes, change: Change) -> bytes:
     reason = immutable(change)
     if reason:
         raise EditRefused(f"{change.path} of {change.object} cannot be changed: {reason}")
-    steps = document.prefix + parse_path(change.path)
-    return edit_at(data, document=document.index, path=steps, operation=change.operation, value=change.value, before=change.before)
+    wanted = _Edit(change.operation, document.prefix + parse_path(change.path), change.value)
+
+    def allow(each: _Edit) -> None:
+        if reason := _immutable(document.kind, each.operation, each.path[len(document.prefix) :]):
+            raise EditRefused(f"{show(each.path)} of {change.object} cannot be changed: {reason}")
+
+    return _edited(data, document.index, wanted, before=change.before, allow=allow)
 
 
 def find(data: bytes, address: str) -> Document:
@@ -131,15 +137,21 @@ def holds(data: bytes, *, document: int, path: Path) -> bool:
 
 def edit_at(data: bytes, *, document: int, path: Path, operation: Operation, value: JsonValue, before: JsonValue = None) -> bytes:
     """`edit`, for a place that the caller has found: the document's number and the path from its root."""
+    return _edited(data, document, _Edit(operation, path, value), before=before)
+
+
+def _edited(data: bytes, document: int, wanted: "_Edit", *, before: JsonValue, allow: "Callable[[_Edit], None] | None" = None) -> bytes:
     text = _decode(data)
     bom = text[:1] == "\ufeff"
-    text = text.lstrip("\ufeff") if bom else text
+    text = text.removeprefix("\ufeff")
     tree = _parse(text)
-    wanted = _plan(tree.roots[document], _Edit(operation, path, value), before)
-    for done in wanted:
-        text, tree = _apply(text, tree, document, done)
-    if operation == "set" and wanted and not same(_read(tree.roots[document], path), value):
-        raise EditRefused(f"{show(path)} cannot be written so that it reads as {_quote(value)}.")
+    edits = _plan(tree.roots[document], wanted, before)
+    for each in edits:
+        if allow is not None:
+            allow(each)
+        text, tree = _apply(text, tree, document, each)
+    if wanted.operation == "set" and edits and not same(_read(tree.roots[document], wanted.path), wanted.value):
+        raise EditRefused(f"{show(wanted.path)} cannot be written so that it reads as {_quote(wanted.value)}.")
     return ("\ufeff" * bom + text).encode()
 
 
@@ -241,6 +253,7 @@ def _decode(data: bytes) -> str:
         raise ManifestUnreadable(f"Line {line} is not UTF-8: save the file as UTF-8.") from None
 
 
+@lru_cache(maxsize=8)  # a search asks one file several things, and an edit begins where the search ended; trees are only read
 def _parse(text: str) -> _Tree:
     shadow = text.removeprefix("\ufeff")
     # The parser refuses a tab between tokens, which YAML allows: a shadow of equal length holds a blank in its place.
@@ -568,15 +581,17 @@ _ONCE = {"metadata.namespace", "spec.storageClassName", "spec.volumeName"}
 
 def immutable(change: Change) -> str | None:
     """Why the API server would refuse the change whatever its value is; None when it would not."""
-    kind = change.object.split("/")[0]
-    keys = [step.name for step in parse_path(change.path) if step.kind == "key"]
-    for depth in range(1, len(keys) + 1):
-        place = ".".join(keys[:depth])
-        if change.operation == "add" and place in _ONCE:
-            continue
-        if place in _IDENTITY:
-            return f"{place} is what identifies the object; another one is another object."
-        if reason := _IMMUTABLE.get(kind, {}).get(place):
+    return _immutable(change.object.split("/")[0], change.operation, parse_path(change.path), inside=False)
+
+
+def _immutable(kind: str, operation: Operation, path: Path, *, inside: bool = True) -> str | None:
+    """`inside`: also when the field would go with the map around it."""
+    keys = [step.name for step in path if step.kind == "key"]
+    reasons = {**dict.fromkeys(_IDENTITY, "it is what identifies the object; another one is another object."), **_IMMUTABLE.get(kind, {})}
+    for place, reason in reasons.items():
+        fixed = place.split(".")
+        shared = min(len(fixed), len(keys)) if inside and operation != "add" else len(fixed)
+        if keys[:shared] == fixed[:shared] and not (operation == "add" and place in _ONCE):
             return reason
     return None
 

@@ -23,7 +23,6 @@ from suture.remediation.manifest import (
     documents,
     edit,
     edit_at,
-    find,
     holds,
     immutable,
     load,
@@ -137,8 +136,12 @@ class _Repository:
     def complaints(self, change: Change) -> str:
         """Files that may define it and cannot be read."""
         kind, _, name = split_address(change.object)
-        fit = [path for path in self._unreadable if kind.encode() in self.files[path] and name.encode() in self.files[path]]
+        fit = [path for path in self._unreadable if self._mentions(path, kind, name)]
         return "".join(f" {path} may, but: {self._unreadable[path]}" for path in sorted(fit)[:3])
+
+    def _mentions(self, path: str, *words: str) -> bool:
+        """Spares the parser the files that cannot hold it."""
+        return all(word.encode() in self.files[path] for word in words)
 
     def plain(self, change: Change) -> list[Place]:
         """Files that no kustomization and no chart holds."""
@@ -146,7 +149,7 @@ class _Repository:
         reached = {leaf for chain in self.chains for leaf in self._leaves(chain[-1])} | self._patch_files()
         found: list[tuple[str, Document]] = []
         for path in self.files:
-            if path.endswith(_MANIFEST) and path not in reached and not self.chart_of(path) and kind.encode() in self.files[path]:
+            if path.endswith(_MANIFEST) and path not in reached and not self.chart_of(path) and self._mentions(path, kind, name):
                 found += [(path, d) for d in self.documents(path) if (d.kind, d.name) == (kind, name) and d.namespace in (namespace, "")]
         exact = [(path, d) for path, d in found if d.namespace == namespace] or found
         return [_leaf(path, d, change) for path, d in exact]
@@ -161,8 +164,9 @@ class _Repository:
         kind, namespace, name = split_address(change.object)
         found: list[tuple[bool, Place]] = []
         for chain in self.chains:
+            renames = _rename(chain, "") != ""
             for path in self._leaves(chain[-1]):
-                for document in self.documents(path) if kind.encode() in self.files[path] else ():
+                for document in self.documents(path) if self._mentions(path, kind, "" if renames else name) else ():
                     lands = _namespace(chain) or document.namespace
                     if (document.kind, _rename(chain, document.name)) == (kind, name) and lands in (namespace, ""):
                         found.append((lands == namespace, self._decide(chain, path, document, change)))
@@ -402,14 +406,7 @@ def _image_edits(data: bytes, edits: Sequence[tuple[_Entry, str, str]]) -> bytes
 
 def _leaf(path: str, document: Document, change: Change) -> Place:
     inner = change.model_copy(update={"object": f"{document.kind}/{document.namespace}/{document.name}"})
-    return Place(path, f"{document.index}{show(document.prefix)}", lambda data: _edit(data, inner, change))
-
-
-def _edit(data: bytes, inner: Change, change: Change) -> bytes:
-    # The namespace of the change decides among copies; the document's own address would not, once it has gained one.
-    found = find(data, inner.object)
-    steps = found.prefix + parse_path(change.path)
-    return edit_at(data, document=found.index, path=steps, operation=change.operation, value=change.value, before=change.before)
+    return Place(path, f"{document.index}{show(document.prefix)}", lambda data: edit(data, inner))
 
 
 def _file(path: str, change: Change) -> Place:

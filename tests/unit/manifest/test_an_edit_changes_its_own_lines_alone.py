@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from suture.remediation.incident import Change
-from suture.remediation.manifest import edit
+from suture.remediation.manifest import edit, edit_at, parse_path
 
 MANIFESTS = Path(__file__).parents[2] / "cases" / "manifests"
 CONTAINERS = "spec.template.spec.containers"
@@ -223,3 +223,15 @@ def test_text_that_reads_as_another_type_is_quoted(text: str) -> None:
 )
 def test_text_that_reads_as_text_stays_plain(text: str) -> None:
     assert edit(pod("  a: b\n"), change("Pod/x/web", "spec.a", text)) == pod(f"  a: {text}\n")
+
+
+def test_a_kustomization_is_edited_by_its_place() -> None:
+    before = (MANIFESTS / "05-kustomization-patches-images.yaml").read_bytes()
+
+    tagged = edit_at(
+        before, document=0, path=parse_path("images[name=registry.example.com/shop/checkout].newTag"), operation="set", value="1.11"
+    )
+    removed = edit_at(before, document=0, path=parse_path("resources[1]"), operation="remove", value=None, before="pdb.yaml")
+
+    assert difference(before, tagged)[1] == [b'  newTag: "1.11"      # quotes needed: 1.10 is a float\n']
+    assert difference(before, removed) == ([b"  - pdb.yaml\n"], [])

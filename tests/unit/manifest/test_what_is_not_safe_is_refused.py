@@ -76,6 +76,16 @@ def test_a_field_that_the_api_server_keeps_is_refused_with_the_reason(kind: str,
         attempt(HEAD.replace("Deployment", kind), path, target=f"{kind}/x/web")
 
 
+def test_an_immutable_field_is_found_inside_of_a_larger_change() -> None:
+    text = HEAD + "  replicas: 1\n  selector: {matchLabels: {app: web}}\n"
+
+    with pytest.raises(EditRefused, match=r"selector.* immutable"):
+        attempt(text, "spec", {"replicas": 2})
+    with pytest.raises(EditRefused, match=r"selector is immutable"):
+        attempt(text, "spec", None, operation="remove")
+    assert attempt(text, "spec", {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}}) == text.replace("1", "2", 1).encode()
+
+
 def test_a_claim_without_a_class_may_get_one() -> None:
     text = "kind: PersistentVolumeClaim\nmetadata: {name: web}\nspec:\n  accessModes: [ReadWriteOnce]\n"
 

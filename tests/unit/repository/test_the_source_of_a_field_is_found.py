@@ -1,6 +1,7 @@
 """Which file decides a field: the plain manifest, the overlay before the base, the value behind a chart's template; else a refusal."""
 
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,7 @@ from suture.remediation.incident import Change
 from suture.remediation.source import locate, propose_files
 
 IMAGE = "spec.template.spec.containers[name=app].image"
+IMAGE_NAME = "registry.example.com/shop/checkout"
 MEMORY = "spec.template.spec.containers[name=app].resources.limits.memory"
 
 
@@ -247,3 +249,16 @@ def test_a_reference_out_of_the_repository_leads_nowhere(reference: str) -> None
 
     with pytest.raises(SutureError, match="No file"):
         locate(files, change(IMAGE, target="Deployment/prod/nobody"))
+
+
+def test_the_fixture_s_block_scalar_is_edited_with_its_comments_kept() -> None:
+    kustomization = (Path(__file__).parents[2] / "cases" / "manifests" / "05-kustomization-patches-images.yaml").read_bytes()
+    files = {"env/dev/kustomization.yaml": kustomization, "base/kustomization.yaml": b"resources: [checkout.yaml]\n"}
+    files["base/checkout.yaml"] = deployment(name="checkout", image="registry.example.com/shop/checkout").encode()
+    target = "Deployment/shop-dev/dev-checkout"
+
+    made = propose_files(files, [change(MEMORY, "192Mi", target=target, before="96Mi"), change(IMAGE, IMAGE_NAME + ":1.11", target=target)])
+
+    assert [(file.path, file.after) for file in made] == [
+        ("env/dev/kustomization.yaml", kustomization.replace(b"96Mi", b"192Mi").replace(b'"1.10"', b'"1.11"'))
+    ]
