@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, Self, TypeVar
 
@@ -19,6 +19,8 @@ from suture.remediation.redaction import redact_bytes, redact_object
 LOG_HEAD = 64 << 10
 LOG_TAIL = 192 << 10
 """Of a long log the first and the last bytes are kept: how it started, and how it ended."""
+_MARGIN = 32 << 10
+"""More than the longest secret that is recognised: none is cut in two before it was seen."""
 
 CLUSTER_SCOPED = frozenset(
     {"Node", "Namespace", "PersistentVolume", "StorageClass", "ClusterRole", "ClusterRoleBinding", "APIService", "PriorityClass"}
@@ -102,10 +104,11 @@ class Evidence:
             ref = reference(document)
             if ref not in index or _version(index[ref]) <= _version(document):
                 index[ref] = document
+        index = dict(sorted(index.items()))
         object.__setattr__(self, "objects", tuple(index.values()))
         object.__setattr__(self, "_index", index)
-        object.__setattr__(self, "logs", _unique(_bounded(log) for log in self.logs))
-        object.__setattr__(self, "notes", _unique(Note(note.name, _shortened(redact_bytes(note.content))) for note in self.notes))
+        object.__setattr__(self, "logs", _unique(replace(log, content=_clean(log.content)) for log in self.logs))
+        object.__setattr__(self, "notes", _unique(replace(note, content=_clean(note.content)) for note in self.notes))
 
     def __add__(self, other: Self) -> "Evidence":
         return Evidence(self.objects + other.objects, self.logs + other.logs, self.notes + other.notes)
@@ -216,11 +219,11 @@ class Evidence:
 
     def to_items(self) -> Iterator[Item]:
         """The evidence as rows, in a stable order."""
-        for ref in sorted(self._index):
-            yield Item("object", ref, _canonical(self._index[ref]))
-        for log in sorted(self.logs, key=lambda log: log.ref):
+        for ref, document in self._index.items():
+            yield Item("object", ref, _canonical(document))
+        for log in self.logs:
             yield Item("log", log.ref, log.content)
-        for note in sorted(self.notes, key=lambda note: note.ref):
+        for note in self.notes:
             yield Item("note", note.ref, note.content)
 
     @classmethod
@@ -300,22 +303,21 @@ def _version(document: Object) -> int:
     return int(version) if version.isascii() and version.isdigit() and len(version) < 19 else 0
 
 
-def _bounded(log: Log) -> Log:
-    return Log(log.namespace, log.pod, log.container, log.previous, _shortened(redact_bytes(log.content)))
-
-
-def _shortened(content: bytes) -> bytes:
+def _clean(content: bytes) -> bytes:
+    """Text without its secrets, and without its middle where it is long."""
     if len(content) <= LOG_HEAD + LOG_TAIL:
-        return content
+        return redact_bytes(content)
     marker = f"\n[{len(content) - LOG_HEAD - LOG_TAIL:,} bytes or more are left out here]\n".encode()
-    return content[:LOG_HEAD] + marker + content[len(content) - LOG_TAIL + len(marker) :]
+    head = redact_bytes(content[: LOG_HEAD + _MARGIN])[:LOG_HEAD]
+    tail = redact_bytes(content[-LOG_TAIL - _MARGIN :])[-LOG_TAIL:]
+    return head + marker + tail[len(marker) :]
 
 
 Part = TypeVar("Part", Log, Note)
 
 
 def _unique(parts: Iterable[Part]) -> tuple[Part, ...]:
-    return tuple({part.ref: part for part in parts}.values())
+    return tuple(part for _, part in sorted({part.ref: part for part in parts}.items()))
 
 
 def _canonical(document: Any) -> bytes:

@@ -25,27 +25,31 @@ _SECRET_NAME = re.compile(
 _SECRET_FLAG = re.compile(rf"--?[a-z0-9_-]{{0,64}}?{_WORDS}", re.IGNORECASE)
 
 # Each pattern hides its group `x`. They are linear: no nested repetition, so hostile text costs no more than its length.
-_PATTERNS = tuple(
-    re.compile(pattern.encode())
-    for pattern in (
-        r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----(?P<x>[^-]{1,16384})(?=-----END|\Z)",
-        r"\b(?P<x>eyJ[A-Za-z0-9_-]{8,4096}\.[A-Za-z0-9_-]{4,8192}(?:\.[A-Za-z0-9_-]{0,4096})?)",
-        r"(?i:authorization)[\"']?\s{0,2}[:=]\s{0,2}[\"']?(?i:bearer|basic|token)\s{1,2}(?P<x>[^\s\"']{4,8192})",
-        r"(?i:\bbearer) {1,2}(?=[A-Za-z._~+/=-]{0,64}\d)(?P<x>[A-Za-z0-9._~+/=-]{8,8192})",
-        r"\b(?P<x>(?:AKIA|ASIA)[A-Z0-9]{16})\b",
-        r"\b(?P<x>(?:gh[opsur]_|github_pat_|glpat-|xox[abeprs]-|sk-|hf_)[A-Za-z0-9_-]{16,256})",
-        r"[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s:/@\"'<>]{0,256}:(?P<x>[^\s/@\"'<>]{1,256})@",
-        rf"(?i:{_WORDS})\\?[\"']?\s{{0,2}}[=:]\s{{0,2}}\\?[\"'](?P<x>[^\"'\r\n\\]{{1,512}})(?=\\?[\"'])",
-        rf"(?i:{_WORDS})=(?P<x>[^\s\"'&,;)\]}}]{{1,512}})",
-        r"(?i:password|passwd|pwd|api[_-]?key|secret[_-]?key): {0,2}(?P<x>[^\s\"'&,;)\]}]{4,512})",
-        r"--[a-z0-9-]{0,40}(?:password|passwd|token|secret|api-?key)\s(?P<x>[^\s-]\S{0,512})",
-    )
+_SHAPES = (
+    r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----(?P<x>[^-]{1,16384})(?=-----END|\Z)",
+    r"\b(?P<x>eyJ[A-Za-z0-9_-]{8,4096}\.[A-Za-z0-9_-]{4,8192}(?:\.[A-Za-z0-9_-]{0,4096})?)",
+    r"(?i:authorization)[\"']?\s{0,2}[:=]\s{0,2}[\"']?(?i:bearer|basic|token)\s{1,2}(?P<x>[^\s\"']{4,8192})",
+    r"(?i:\bbearer) {1,2}(?=[A-Za-z._~+/=-]{0,64}\d)(?P<x>[A-Za-z0-9._~+/=-]{8,8192})",
+    r"\b(?P<x>(?:AKIA|ASIA)[A-Z0-9]{16})\b",
+    r"\b(?P<x>(?:gh[opsur]_|github_pat_|glpat-|xox[abeprs]-|sk-|hf_)[A-Za-z0-9_-]{16,256})",
+    r"://[^\s:/@\"'<>]{0,256}:(?P<x>[^\s/@\"'<>]{1,256})@",
 )
+_PAIRS = (
+    rf"(?i:{_WORDS})\\?[\"']?\s{{0,2}}[=:]\s{{0,2}}\\?[\"'](?P<x>[^\"'\r\n\\]{{1,512}})(?=\\?[\"'])",
+    rf"(?i:{_WORDS})=(?P<x>[^\s\"'&,;)\]}}]{{1,512}})",
+    r"(?i:password|passwd|pwd|api[_-]?key|secret[_-]?key): {0,2}(?P<x>[^\s\"'&,;)\]}]{4,512})",
+    r"(?<![\w-])--[a-z0-9-]{0,40}(?:password|passwd|token|secret|api-?key)\s(?P<x>[^\s-]\S{0,512})",
+)
+_SHAPED = tuple(re.compile(pattern.encode()) for pattern in _SHAPES)
+_PAIRED = tuple(re.compile(pattern.encode()) for pattern in _PAIRS)
+_STEMS = (b"pass", b"pwd", b"secret", b"token", b"credential", b"key")
+"""Without one of these no pair can be there: most logs are spared the slower patterns."""
 
 
 def redact_bytes(content: bytes) -> bytes:
     """`content` with every secret that can be recognised hidden; its length does not change."""
-    for pattern in _PATTERNS:
+    lower = content.lower()
+    for pattern in (*_SHAPED, *_PAIRED) if any(stem in lower for stem in _STEMS) else _SHAPED:
         content = pattern.sub(_hide, content)
     return content
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from suture.remediation.citations import quote, quote_bytes
 from suture.remediation.evidence import Evidence, Log, event_count, event_message, involved, reference, split, template_path
@@ -106,7 +107,7 @@ class Container:
         """A field of the pod's spec in its owner."""
         return join(template_path(self.owner), "spec", *rest)
 
-    def source_value(self, path: str) -> object:
+    def source_value(self, path: str) -> Any:
         """What stands at a `source_path` in the owner, or in the pod where the owner is not in the evidence; ABSENT where there is none."""
         document, prefix = self.evidence.get(self.owner), template_path(self.owner)
         if document is not None:
@@ -120,7 +121,7 @@ class Container:
 
     @property
     def running(self) -> bool:
-        return bool(mapping(self.status, "state", "running"))
+        return isinstance(mapping(self.status, "state").get("running"), dict)
 
     @property
     def ready(self) -> bool:

@@ -16,7 +16,7 @@ from suture.remediation.sightings import Container, Scene, quote_line
 CODES = ("HostNotFound",)
 
 _UNKNOWN = re.compile(
-    rb"(?im)^[^\n]{0,400}?(?:no such host|name or service not known|ENOTFOUND|could not resolve host|could not translate host name"
+    rb"(?im)^[^\n]{0,400}?(?:no such host|name or service not known|\bENOTFOUND\b|could not resolve host|could not translate host name"
     rb"|nodename nor servname"
     rb"|UnknownHostException|bad address '|NXDOMAIN|no address associated with hostname|name does not resolve|failed to resolve"
     rb"|unknown host)[^\n]{0,300}"

@@ -116,7 +116,7 @@ def _lowered(pod: Unplaced, kind: Kind, container: Object, room: Fraction) -> tu
         return ()
     place = join(template_path(pod.owner), "spec.containers", Pick("name", text(container, "name")), "resources.requests", kind.resource)
     owner = pod.evidence.get(pod.owner)
-    before = lookup(owner, place) if owner is not None else ABSENT
-    if before is ABSENT:
+    before = lookup(owner, place) if owner is not None else mapping(container, "resources", "requests").get(kind.resource, ABSENT)
+    if not isinstance(before, str | int):
         return ()
     return (Change(object=pod.owner, operation="set", path=place, value=kind.print(value), before=before),)

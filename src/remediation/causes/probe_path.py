@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from suture.remediation.history import earlier
 from suture.remediation.incident import Change, Citation, Finding
-from suture.remediation.paths import text
+from suture.remediation.paths import mapping, text
 from suture.remediation.probing import FIELDS, FailingProbe, failing_probes
 from suture.remediation.sightings import Scene
 
@@ -46,7 +46,7 @@ def _fixes(probe: FailingProbe, path: str) -> tuple[tuple[Change, ...], tuple[Ci
     failing = {told.message.partition(" ")[0] for told in container.said if told.reason == "Unhealthy"}
     for kind, field in FIELDS.items():
         other = text(container.spec, field, "httpGet", "path")
-        same_port = container.spec.get(field, {}).get("httpGet", {}).get("port") == probe.spec.get("httpGet", {}).get("port")
+        same_port = mapping(container.spec, field, "httpGet").get("port") == mapping(probe.spec, "httpGet").get("port")
         if other and other != path and same_port and kind not in failing:
             return _set(probe, wrong, path, other), container.cite(
                 container.spec_path(field, "httpGet.path"), "this probe has no complaint"
