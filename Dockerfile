@@ -10,12 +10,13 @@ ARG BASE_IMAGE=docker.io/library/python:3.11-slim-bookworm
 FROM ${BASE_IMAGE} AS build
 RUN python3 -m venv /opt/suture
 WORKDIR /source
-# Dependencies first: they change less often than the code. Every file that pip takes has a hash in the lock.
+# Dependencies first: they change less often than the code. The lock names all of them, each file with its hash; nothing else is taken.
 COPY requirements-runtime.lock ./
-RUN /opt/suture/bin/pip install --no-cache-dir --require-hashes --only-binary=:all: -r requirements-runtime.lock
+RUN /opt/suture/bin/pip install --no-cache-dir --require-hashes --no-deps --only-binary=:all: -r requirements-runtime.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY src ./src
 RUN /opt/suture/bin/pip install --no-cache-dir --no-deps . \
+    && /opt/suture/bin/pip check \
     && /opt/suture/bin/pip uninstall --yes setuptools pip
 
 FROM ${BASE_IMAGE}

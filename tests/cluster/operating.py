@@ -5,12 +5,14 @@ Postgres, a worker in a third process. Each test takes a `Field`; nothing is lef
 import asyncio
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import urllib.request
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from pathlib import Path
@@ -105,19 +107,34 @@ class Field:
         self._stack.callback(end, process)
         return process
 
+    def passes(self, count: int) -> int:
+        """Wait until the operator has listed the Tasks `count` times more, as the API server counts it."""
+        first = self._lists()
+        eventually(f"{count} resyncs", lambda: self._lists() >= first + count)
+        return count
+
+    def _lists(self) -> int:
+        text = self.apiserver.kubectl("get", "--raw", "/metrics")
+        pattern = r'^apiserver_request_total\{[^}]*group="suture.dev"[^}]*resource="tasks"[^}]*verb="LIST"[^}]*\} (\S+)$'
+        return int(sum(float(number) for number in re.findall(pattern, text, re.MULTILINE)))
+
+    def healthy(self, address: str) -> bool:
+        with urllib.request.urlopen(f"http://{address}/healthz", timeout=5) as answer:
+            return answer.status == 200
+
     def log(self) -> str:
         return "\n".join(f"--- {path.name}\n{path.read_text()}" for path in sorted(self.logs.iterdir()))
 
     # Tasks ---------------------------------------------------------------------------------------------------------------------
 
-    def task(self, name: str, type: str = "echo", *, text: str = "hello", **spec: Any) -> dict[str, Any]:
+    def task(self, name: str, workflow: str = "echo", *, text: str = "hello", **spec: Any) -> dict[str, Any]:
         """A manifest."""
         metadata = {"name": name, "namespace": self.namespace}
         return {
             "apiVersion": "suture.dev/v1alpha1",
             "kind": "Task",
             "metadata": metadata,
-            "spec": {"type": type, "input": {"text": text}} | spec,
+            "spec": {"type": workflow, "input": {"text": text}} | spec,
         }
 
     def apply(self, *manifests: dict[str, Any]) -> None:
@@ -141,9 +158,9 @@ class Field:
         state: str | None = self.get(name).get("status", {}).get("state")
         return state
 
-    def condition(self, name: str, type: str) -> dict[str, Any]:
+    def condition(self, name: str, kind: str) -> dict[str, Any]:
         conditions = self.get(name).get("status", {}).get("conditions", [])
-        return next((c for c in conditions if c["type"] == type), {})
+        return next((c for c in conditions if c["type"] == kind), {})
 
     def gone(self, name: str) -> bool:
         return not self.kubectl("get", "task", name, "--ignore-not-found")

@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from tests.node.machine import RigError, sh
@@ -42,6 +42,15 @@ def base(say: Callable[[str], None] = print) -> Path:
     """A minimal Debian with Python and git as a docker-archive, tagged BASE; also the image of the tests' own pods."""
     archive = IMAGES / "base.tar"
     return _made(archive, _digest([], SUITE, *PACKAGES), lambda: _build_base(archive, say))
+
+
+def layered(image: str, folders: Mapping[str, Path], say: Callable[[str], None] = print) -> Path:
+    """The base with folders of ours laid into it, as a docker-archive tagged `image`."""
+    with locked(HOME / "images.lock"):
+        base(say)
+        archive = IMAGES / f"{image.rpartition('/')[2].partition(':')[0]}.tar"
+        files = [file for folder in folders.values() for file in _files(folder)]
+        return _made(archive, _digest(files, image, SUITE, *PACKAGES), lambda: _build_layered(archive, image, folders))
 
 
 def mirror(sources: Iterable[Path] = (Path("/etc/apt/sources.list.d/debian.sources"), Path("/etc/apt/sources.list"))) -> str:
@@ -78,6 +87,19 @@ def _build_base(archive: Path, say: Callable[[str], None]) -> None:
     shutil.rmtree(context)
 
 
+def _build_layered(archive: Path, image: str, folders: Mapping[str, Path]) -> None:
+    context = IMAGES / "layered"
+    shutil.rmtree(context, ignore_errors=True)
+    lines = [f"FROM {BASE}"]
+    for number, (place, folder) in enumerate(folders.items()):
+        shutil.copytree(folder, context / str(number), ignore=shutil.ignore_patterns("__pycache__"))
+        lines.append(f"COPY {number} {place}")
+    (context / "Dockerfile").write_text("\n".join(lines) + "\n")
+    _buildah("bud", "--isolation", "chroot", "-t", image, context)
+    _buildah("push", image, f"docker-archive:{archive}:{image}")
+    shutil.rmtree(context)
+
+
 def _build_project(archive: Path, say: Callable[[str], None]) -> None:
     say("building the project's image")
     _buildah(
@@ -107,8 +129,12 @@ def _inputs() -> Iterator[Path]:
         path = ROOT / name
         if not path.exists():
             raise RigError(f"the image cannot be built: {name} is missing in {ROOT}")
-        found = sorted(path.rglob("*")) if path.is_dir() else [path]
-        yield from (file for file in found if file.is_file() and "__pycache__" not in file.parts)
+        yield from _files(path)
+
+
+def _files(path: Path) -> Iterator[Path]:
+    found = sorted(path.rglob("*")) if path.is_dir() else [path]
+    yield from (file for file in found if file.is_file() and "__pycache__" not in file.parts)
 
 
 def _need(*programs: str) -> None:

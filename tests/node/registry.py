@@ -6,6 +6,7 @@ Nodes of the rig are sent to it for the host names that `answer_for` is given. R
 import json
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 from tests.node.machine import start
 from tests.node.worker_node import API, REGISTRIES
@@ -17,7 +18,10 @@ def answer_for(*hosts: str) -> None:
     """Let the registries called `hosts` answer inside of the rig, and know no image."""
     for host in hosts:
         (REGISTRIES / host).mkdir(parents=True, exist_ok=True)
-        (REGISTRIES / host / "hosts.toml").write_text(f'server = "http://{API}:{PORT}"\n')
+        # `server` besides: else the host's own name is tried next, and its failed look-up becomes the error that is shown
+        address = f"http://{API}:{PORT}"
+        content = f'server = "{address}"\n[host."{address}"]\n  capabilities = ["pull", "resolve"]\n'
+        (REGISTRIES / host / "hosts.toml").write_text(content)
     root = Path(__file__).resolve().parents[2]
     start(1, "registry", ["env", f"PYTHONPATH={root}", sys.executable, "-m", "tests.node.registry", API, str(PORT)])
 
