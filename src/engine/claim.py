@@ -6,11 +6,13 @@ and LeaseLost ends all work on it. Knows nothing of workflow code (see `run`), n
 
 import asyncio
 import logging
+import random
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import chain, repeat
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 from uuid import UUID
 
 from suture.engine.database import Database, Row
@@ -22,7 +24,14 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)  # seconds; the last repeats until the write is made or the runner gives the claim up
+_PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)  # seconds; the last repeats until the write is made or the runner gives the claim up
+_LAST_WORD = 1.0  # seconds that a write under way still gets when its execution is cancelled
+
+Intent = Literal["ours", "theirs", "done"]
+"""Whose an effect is: ours to do, another living execution's, or done already."""
+
+BETWEEN = ""
+"""The step id under which failures between steps are counted."""
 
 
 @dataclass(slots=True, eq=False)
@@ -35,6 +44,10 @@ class Claim:
     step: str | None = None
     """The step under way; the next heartbeat tells it to the database."""
     payload_limit: int = LIMIT
+    cancel_requested: bool = False
+    """Whether somebody wishes it cancelled, as far as is known here: no step begins any more."""
+    renewed: float = field(default_factory=time.monotonic)
+    """When the lease was last renewed for sure, on this machine's monotonic clock."""
     epoch: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -46,12 +59,13 @@ class Claim:
 
     async def checkpoints(self) -> dict[str, Checkpoint]:
         """The finished steps, by name, in the order in which they finished."""
-        rows = await self.database.many("load_checkpoints", self.execution.id)
+        rows = await self._persist(lambda: self.database.many("load_checkpoints", self.execution.id))
         return {row["step_id"]: Checkpoint.from_row(row) for row in rows}
 
     async def failures(self) -> dict[str, int]:
         """Failed tries so far of the steps that are not finished."""
-        return {r["step_id"]: r["attempts"] for r in await self.database.many("load_failures", self.execution.id)}
+        rows = await self._persist(lambda: self.database.many("load_failures", self.execution.id))
+        return {row["step_id"]: row["attempts"] for row in rows}
 
     async def checkpoint(self, step: str, output: object, *, kind: str, attempts: int, started_at: datetime) -> Any:
         """Write the result of a step and return the one that counts: the first that was ever written.
@@ -60,6 +74,7 @@ class Claim:
         """
         text = encode(output, limit=self.payload_limit)
         row = self._held(await self._write("checkpoint", *self.fence, step, kind, text, attempts, started_at))
+        self.cancel_requested = self.cancel_requested or row["cancel_requested_by"] is not None
         return decode(row["output"])
 
     async def complete(self, output: object) -> None:
@@ -71,14 +86,14 @@ class Claim:
         self._held(await self._write("fail", *self.fence, failure.to_json(), failure.reason, failure.step, self.actor))
 
     async def retry(self, failure: Failure, *, delay: timedelta, step_attempts: int, attempt: int) -> None:
-        """Put it back into the queue, due after `delay`."""
+        """Put it back into the queue, due after `delay`. `failure.step` has failed `step_attempts` times now; None counts nothing."""
         reason = f"{failure.reason}: try again in {delay.total_seconds():.3g} s"
         self._held(
             await self._write("retry", *self.fence, delay, reason, failure.step, failure.to_json(), step_attempts, attempt, self.actor)
         )
 
     async def finish_cancel(self) -> None:
-        self._held(await self._write("finish_cancel", *self.fence, "cancelled while it ran"))
+        self._held(await self._write("finish_cancel", *self.fence))
 
     async def wait(self, step: str, *, event: str | None, timeout: timedelta | None) -> tuple[str, Any]:
         """The outcome of a wait: ("event", payload) or ("timeout", None).
@@ -87,11 +102,15 @@ class Claim:
         """
         return await self._persist(lambda: self._wait(step, event, timeout))
 
-    async def intend(self, step: str, *, kind: str, key: str) -> tuple[bool, Any]:
-        """Note the intent of an outside effect: (True, result) when the ledger knows it as done, whoever did it."""
+    async def intend(self, step: str, *, kind: str, key: str) -> tuple[Intent, Any]:
+        """Note the intent of an outside effect: whose it is, and the result where the ledger knows it as done, whoever did it.
+
+        Raises: LeaseLost.
+        """
         row = self._held(await self._write("intend", *self.fence, step, kind, key))
-        done = row["state"] == "confirmed"
-        return done, decode(row["result"]) if done else None
+        if row["state"] == "confirmed":
+            return "done", decode(row["result"])
+        return ("ours" if row["execution_id"] == self.execution.id else "theirs"), None
 
     async def confirm(self, step: str, result: object, *, kind: str, key: str, attempts: int, started_at: datetime) -> Any:
         """Note that the effect is there, and the step's checkpoint with it; returns the result that counts."""
@@ -118,6 +137,18 @@ class Claim:
         return await self._persist(lambda: self.database.maybe(name, *args))
 
     async def _persist(self, write: Callable[[], Awaitable[T]]) -> T:
+        """Write, and when this task is cancelled meanwhile, let what is on its way arrive first: a step that is done shall be known."""
+        under_way = asyncio.ensure_future(self._insist(write))
+        try:
+            return await asyncio.shield(under_way)
+        finally:
+            if not under_way.done():
+                await asyncio.wait([under_way], timeout=_LAST_WORD)
+                under_way.cancel()
+            if not under_way.cancelled() and under_way.done():
+                under_way.exception()  # seen here: the cancellation is what counts
+
+    async def _insist(self, write: Callable[[], Awaitable[T]]) -> T:
         """Write as soon as Postgres is back: a step that is done must not be done again because of a short outage.
 
         Each of these writes may be repeated after an answer that was lost: the second finds the first one's row, or no row.
@@ -127,7 +158,7 @@ class Claim:
                 return await write()
             except DatabaseUnavailable as error:
                 log.warning("Postgres is away: %s", error, extra={"task": str(self.execution.id), "step": self.step})
-                await asyncio.sleep(pause)
+                await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311 (no secret)
         raise AssertionError("unreachable")
 
     def _held(self, row: Row | None) -> Row:

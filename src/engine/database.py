@@ -5,15 +5,17 @@ Foreign errors are translated here, their cause is kept. Knows nothing of execut
 
 import asyncio
 import contextlib
+import copy
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any, Self
 
 import asyncpg
 
 from suture.engine.statements import Statement, load
-from suture.errors import DatabaseUnavailable, IllegalTransition, SutureError
+from suture.errors import DatabaseUnavailable, IllegalTransition, InvalidRequest, SutureError
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +37,8 @@ _UNAVAILABLE = (
     asyncpg.InvalidAuthorizationSpecificationError,  # a password that is being rotated, a role that is not made yet
     asyncpg.InvalidCatalogNameError,  # a database that is not made yet
     asyncpg.ReadOnlySQLTransactionError,  # the old primary after a failover
+    asyncpg.InvalidAuthorizationSpecificationError,  # a password that is being changed
+    asyncpg.InvalidCatalogNameError,  # a database that is being restored
 )
 _ATTEMPT = 10.0  # seconds for a connection or a statement that should take milliseconds; a black-holed network ends here
 
@@ -46,6 +50,9 @@ def translated() -> Iterator[None]:
         yield
     except _UNAVAILABLE as error:
         raise DatabaseUnavailable(f"Postgres does not answer as it should ({type(error).__name__}): {_safe(error)}") from error
+    except asyncpg.DataError as error:
+        # A NUL character in a name, a number that no column can hold: the caller's value, not ours.
+        raise InvalidRequest(f"Postgres cannot keep a value of this request: {_safe(error)}.") from error
     except asyncpg.PostgresError as error:
         if error.sqlstate == "SU001":
             raise IllegalTransition(f"{error}.") from error
@@ -119,7 +126,13 @@ class Database:
     async def open(self) -> None:
         # min_size 0: start-up succeeds while Postgres is away, and readiness says so, instead of a crash loop.
         self._pool = asyncpg.create_pool(
-            self._url, min_size=0, max_size=self._size, timeout=_ATTEMPT, command_timeout=60, max_inactive_connection_lifetime=60
+            self._url,
+            min_size=0,
+            max_size=self._size,
+            timeout=_ATTEMPT,
+            command_timeout=60,
+            max_inactive_connection_lifetime=60,
+            reset=_keep,
         )
         with translated():
             await self._pool
@@ -139,6 +152,11 @@ class Database:
             connection = await self._pool.acquire(timeout=_ATTEMPT)
         try:
             yield Session(connection, self.statements)
+        except DatabaseUnavailable as error:
+            if isinstance(error.__cause__, asyncpg.ReadOnlySQLTransactionError):
+                # The other connections lead to the same old primary: none is trusted any more.
+                await self._pool.expire_connections()
+            raise
         finally:
             await asyncio.shield(self._release(connection))
 
@@ -146,9 +164,18 @@ class Database:
     async def transaction(self) -> AsyncIterator[Session]:
         """One connection, one transaction: all of it is committed when the block ends, or none of it."""
         async with self.session() as session:
+            transaction = session.connection.transaction()
             with translated():
-                async with session.connection.transaction():
-                    yield session
+                await transaction.start()
+            try:
+                yield session
+            except BaseException:
+                # Postgres rolls back by itself what a lost connection leaves: the block's own error is the one to hear of.
+                with contextlib.suppress(*_UNAVAILABLE, asyncpg.PostgresError):
+                    await transaction.rollback()
+                raise
+            with translated():
+                await transaction.commit()
 
     async def many(self, name: str, *args: object) -> list[Row]:
         async with self.session() as session:
@@ -166,9 +193,18 @@ class Database:
         async with self.session() as session:
             await session.none(name, *args)
 
-    async def listen(self, channels: Sequence[str], notify: Notification, *, greet: Callable[[Session], Awaitable[None]]) -> None:
-        """Hold one connection of its own that hears `channels`; `greet` runs on it first. Returns only when it is lost or cancelled.
+    def twin(self, *, size: int) -> "Database":
+        """Another pool on the same address, not yet open: connections belong to the event loop that opened them."""
+        twin = copy.copy(self)
+        twin._pool, twin._size = None, size
+        return twin
 
+    async def listen(
+        self, channels: Sequence[str], notify: Notification, *, greet: Callable[[Session], Awaitable[None]], every: timedelta
+    ) -> None:
+        """Hold one connection of its own that hears `channels`. Returns only when it is lost or cancelled.
+
+        `greet` runs on it first and then `every` so often, which finds out a connection that died without a sign.
         Raises: DatabaseUnavailable.
         """
         with translated():
@@ -176,16 +212,22 @@ class Database:
         lost = asyncio.Event()
         connection.add_termination_listener(lambda *_: lost.set())
         try:
-            await greet(Session(connection, self.statements))
             with translated():
                 for channel in channels:
-                    await connection.add_listener(channel, lambda _c, _p, name, payload: notify(name, payload))
-            await lost.wait()
+                    await connection.add_listener(channel, lambda _c, _p, name, payload: notify(name, str(payload)))
+            while not lost.is_set():
+                await greet(Session(connection, self.statements))
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(lost.wait(), every.total_seconds())
         finally:
             connection.terminate()
         raise DatabaseUnavailable("the connection that listens was lost")
 
     async def _release(self, connection: Any) -> None:
         if self._pool is not None:
-            with contextlib.suppress(*_UNAVAILABLE):
+            with contextlib.suppress(*_UNAVAILABLE, asyncpg.PostgresError):
                 await self._pool.release(connection, timeout=5)
+
+
+async def _keep(_: object) -> None:
+    """No statement of ours leaves anything in its session: a round trip to reset it after each one would be for nothing."""

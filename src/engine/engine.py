@@ -10,17 +10,15 @@ from datetime import datetime, timedelta
 from typing import Literal
 from uuid import UUID
 
-from suture.engine.database import Database, Session
+from suture.engine.database import Database, Row, Session
 from suture.engine.ids import uuid7
-from suture.engine.payload import LIMIT, admit, decode, digest, encode
+from suture.engine.payload import LIMIT, admit, admit_name, decode, digest, encode
 from suture.engine.records import Checkpoint, DeadLetter, Enqueued, Event, Execution, Health, Move
 from suture.engine.states import LIVE
 from suture.errors import Conflict, IllegalTransition, InvalidRequest, NotFound
 
 Reuse = Literal["return", "reject", "new"]
 """What an operation key of an ended execution means: its answer again, a refusal, or a new execution."""
-
-KEY_LIMIT = 512  # characters of an operation key: an index entry must fit into a third of a page
 
 
 class Engine:
@@ -57,26 +55,36 @@ class Engine:
         Idempotent by `operation_key`: unique among the living; `reuse` says what an ended one means.
         Raises: Conflict when the key names another workflow or input, or `reuse` is "reject"; PayloadUnfit, PayloadTooLarge.
         """
+        _check_names(workflow=workflow, queue=queue, actor=actor, operation_key=operation_key)
+        _check_times(run_at=run_at, deadline_at=deadline_at)
         text = admit(input, limit=self._limit)
-        row = (uuid7(), workflow, version, queue, priority, text, _key(operation_key), digest(text), json.dumps(dict(labels or {})))
-        row += (run_at, max_attempts, deadline_at, actor, reason, forked_from)  # type: ignore[assignment]
+        tags = admit(dict(labels or {}), what="labels", limit=self._limit)
+        content = workflow, digest(text)
+        row = uuid7(), workflow, version, queue, priority, text, operation_key, content[1], tags
+        rest = run_at, max_attempts, deadline_at, actor, reason, forked_from
         async with self._joined(session) as inside:
-            if operation_key is not None and reuse != "new":
-                # Between the look at the ended and the insert, nobody else may pass with this key.
-                await inside.none("lock_key", operation_key)
-            if operation_key is not None and reuse != "new" and (ended := await inside.maybe("last_with_key", operation_key)):
-                found, created = ended, False
-                if reuse == "reject":
-                    raise Conflict(f"The operation key {operation_key!r} was used by {ended['id']}, which ended as {ended['status']}.")
-            else:
-                found = await inside.one("enqueue", *row)
-                created = found["created"]
-        if not created and (found["workflow"], found["input_digest"]) != (workflow, row[7]):
+            known = await self._known(inside, operation_key, reuse)
+            found = known or await inside.one("enqueue", *row, *rest)
+        created = known is None and found["created"]
+        if not created and (found["workflow"], found["input_digest"]) != content:
             raise Conflict(
                 f"The operation key {operation_key!r} belongs to {found['workflow']} {found['id']} with another input: "
                 "use another key for another request."
             )
         return Enqueued(Execution.from_row(found), created)
+
+    async def _known(self, session: Session, operation_key: str | None, reuse: Reuse) -> Row | None:
+        """The execution that answers for this key; None: a new one is due."""
+        if operation_key is None:
+            return None
+        # Between the look at the key's executions and the insert, nobody else may pass with it.
+        await session.none("lock_key", operation_key)
+        found = await session.maybe("last_with_key", operation_key)
+        if found is None or found["status"] in LIVE or reuse == "return":
+            return found
+        if reuse == "reject":
+            raise Conflict(f"The operation key {operation_key!r} was used by {found['id']}, which ended as {found['status']}.")
+        return None
 
     async def get(self, id: UUID) -> Execution:  # noqa: A002
         """Raises: NotFound."""
@@ -107,6 +115,7 @@ class Engine:
 
         Raises: NotFound. IllegalTransition when it has ended, but for one that is cancelled already.
         """
+        _check_names(actor=actor)
         async with self._joined(session) as inside:
             row = await inside.maybe("cancel", id, actor, reason)
         if row is not None:
@@ -121,18 +130,21 @@ class Engine:
 
         Raises: NotFound. IllegalTransition when the execution has ended. PayloadUnfit, PayloadTooLarge.
         """
+        _check_names(event=name, actor=actor)
         text = admit(payload, what="payload", limit=self._limit)
         async with self._joined(session) as inside:
             # The lock comes first, in a statement of its own: see Claim.wait.
             locked = await inside.maybe("lock_execution", id)
             if locked is None or locked["status"] not in LIVE:
                 raise await self._not_waiting(id, name)
+            if first := await inside.maybe("find_event", id, name):
+                return _event(name, first, accepted=False)
             wait = await inside.maybe("is_wait_over", id, name)
             if wait is not None and wait["over"]:
                 raise IllegalTransition(f"Task {id} no longer waits for {name}: the time is over.")
             row = await inside.one("emit", id, name, text, actor)
             await inside.maybe("wake_for_event", id, name, actor)
-        return Event(name, decode(row["payload"]), row["emitted_by"], row["emitted_at"], accepted=row["ours"])
+        return _event(name, row, accepted=row["ours"])
 
     async def checkpoints(self, id: UUID) -> list[Checkpoint]:  # noqa: A002
         """The finished steps, in the order in which they finished."""
@@ -160,26 +172,41 @@ class Engine:
     async def requeue(self, id: UUID, *, actor: str, from_step: Literal["failed", "start"] = "failed") -> Execution:  # noqa: A002
         """Run a dead letter again as a new execution, which keeps the finished steps unless it goes from the start.
 
-        Raises: NotFound when there is no dead letter. IllegalTransition when it was requeued before.
+        Raises: NotFound when there is no such task. IllegalTransition when it is no dead letter, or was requeued before. Conflict when
+        its operation key is taken by another one that lives.
         """
+        _check_names(actor=actor)
         dead = await self.get(id)
         successor = uuid7()
         async with self.database.transaction() as session:
             if await session.maybe("mark_requeued", id, successor) is None:
                 raise IllegalTransition(f"Task {id} is {dead.status} and no dead letter that waits: it cannot be requeued.")
             text = encode(dead.input, limit=self._limit)
-            await session.one(
+            row = await session.one(
                 "enqueue",
                 *(successor, dead.workflow, dead.version, dead.queue, dead.priority, text, dead.operation_key, digest(text)),
                 *(json.dumps(dict(dead.labels)), None, dead.max_attempts, None, actor, f"requeued from {id}", id),
             )
+            if not row["created"]:
+                raise Conflict(
+                    f"The operation key {dead.operation_key!r} of task {id} is taken by {row['id']}, which lives: wait for its end."
+                )
             if from_step == "failed":
                 await session.none("copy_checkpoints", id, successor)
+                await session.none("copy_events", id, successor)
         return await self.get(successor)
 
     async def pause(self, queue: str, *, actor: str, paused: bool = True) -> None:
         """Stop, or start again, all claims from `queue`; what runs goes on."""
+        _check_names(queue=queue, actor=actor)
         await self.database.none("pause", queue, paused, actor)
+
+    async def expire(self, worker: str) -> list[UUID]:
+        """End the leases of everyone called `worker`, for whoever knows that it is gone; its work is recovered by the next sweep.
+
+        Safe when it lives after all: its next heartbeat renews what nobody has taken yet, and the epoch fences the rest.
+        """
+        return [row["id"] for row in await self.database.many("expire_owner", worker)]
 
     async def health(self, *, overdue: timedelta = timedelta(minutes=1)) -> Health:
         """The numbers that say whether work flows."""
@@ -216,7 +243,17 @@ def _allowed(execution: Execution) -> str:
     return "requeue" if execution.status == "error" else "nothing, it has ended"
 
 
-def _key(key: str | None) -> str | None:
-    if key is not None and not 0 < len(key) <= KEY_LIMIT:
-        raise InvalidRequest(f"The operation key has {len(key)} characters; 1 to {KEY_LIMIT} are allowed.")
-    return key
+def _event(name: str, row: Row, *, accepted: bool) -> Event:
+    return Event(name, decode(row["payload"]), row["emitted_by"], row["emitted_at"], accepted=accepted)
+
+
+def _check_names(**names: str | None) -> None:
+    for what, name in names.items():
+        if name is not None:
+            admit_name(name, what.replace("_", " "))
+
+
+def _check_times(**times: datetime | None) -> None:
+    for what, time in times.items():
+        if time is not None and time.tzinfo is None:
+            raise InvalidRequest(f"The time {what} {time:%Y-%m-%dT%H:%M:%S} has no time zone: add one, for example +00:00.")

@@ -4,6 +4,7 @@ Recovery is a predicate over rows that every worker evaluates; there is no leade
 """
 
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -28,12 +29,20 @@ class Lease:
     """How long a presence may be missing before the lease counts as ended."""
     crash_limit: int = 5
     """Lost workers that one execution survives; the next makes it a dead letter, since it may be what kills them."""
+    restart: timedelta = timedelta(seconds=5)
+    """How long after a start of Postgres nobody counts as lost: their leases ran out while it was away, and they come back."""
+    blocked: timedelta = timedelta(minutes=5)
+    """How long steps may block their event loop until heartbeats stop: a process that hangs for ever must lose its work some time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Beat:
+    """What a heartbeat found out."""
+
     lost: list[Claim]
     cancelled: list[Claim]
+    overdue: list[Claim]
+    """Not renewed for a whole lease: others may run these by now."""
 
 
 async def beat(database: Database, owner: UUID, claims: Sequence[Claim], *, lease: Lease) -> Beat:
@@ -41,17 +50,34 @@ async def beat(database: Database, owner: UUID, claims: Sequence[Claim], *, leas
 
     Raises: DatabaseUnavailable.
     """
+    started = time.monotonic()
     ids, epochs, steps = [c.execution.id for c in claims], [c.epoch for c in claims], [c.step for c in claims]
     rows = await database.many("beat", owner, ids, epochs, steps, lease.duration)
     held = {(r["id"], r["epoch"]): r["cancel_requested_by"] for r in rows}
     lost = [c for c in claims if (c.execution.id, c.epoch) not in held]
-    return Beat(lost, [c for c in claims if held.get((c.execution.id, c.epoch))])
+    for claim in claims:
+        if (claim.execution.id, claim.epoch) in held:
+            claim.renewed = started
+    return Beat(lost, [c for c in claims if held.get((c.execution.id, c.epoch))], overdue(claims, lease=lease))
+
+
+def overdue(claims: Sequence[Claim], *, lease: Lease) -> list[Claim]:
+    """The claims whose lease has run out unseen."""
+    return [c for c in claims if time.monotonic() - c.renewed > lease.duration.total_seconds()]
 
 
 async def show_presence(session: Session, owner: UUID) -> None:
-    """Hold the session's advisory lock of `owner`: as long as the connection lives, the others see it in pg_locks."""
-    if (await session.one("take_presence", owner))["held"]:
-        await session.none("show_presence", owner)
+    """Hold the session's advisory lock of `owner`: as long as the connection lives, the others see it in pg_locks.
+
+    While an earlier connection of `owner` still holds it, presence proves nothing, and the leases alone are judged.
+    """
+    held = (await session.one("take_presence", owner))["held"]
+    await session.none("show_presence" if held else "hide_presence", owner)
+
+
+async def hide_presence(database: Database, owner: UUID) -> None:
+    """Say that `owner` lives although its listening connection is gone. Raises: DatabaseUnavailable."""
+    await database.none("hide_presence", owner)
 
 
 async def sweep(database: Database, *, lease: Lease) -> int:
@@ -59,8 +85,8 @@ async def sweep(database: Database, *, lease: Lease) -> int:
 
     Any number of workers may sweep at the same time.
     """
-    await database.none("mark_absent")
-    recovered = await database.many("recover", lease.grace, lease.crash_limit, BATCH, SWEEPER)
+    await database.none("mark_absent", lease.restart)
+    recovered = await database.many("recover", lease.grace, lease.crash_limit, BATCH, SWEEPER, lease.restart)
     for row in recovered:
         log.warning("took an execution from a lost worker", extra={"task": str(row["id"]), "crashes": row["crashes"]})
     woken = await database.many("wake_due", BATCH, SWEEPER)
@@ -72,4 +98,7 @@ async def tidy(database: Database, *, keep_ended: timedelta, keep_workers: timed
     """Move ended executions to the history, add its coming months, forget workers that left. Returns how many executions moved."""
     await database.none("add_partitions")
     await database.none("forget_workers", keep_workers)
-    return len(await database.many("archive", BATCH, keep_ended))
+    moved = batch = len(await database.many("archive", BATCH, keep_ended))
+    while batch == BATCH:
+        moved += (batch := len(await database.many("archive", BATCH, keep_ended)))
+    return moved

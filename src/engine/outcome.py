@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from suture.engine.records import Failure
+from suture.engine.records import Execution, Failure
 from suture.engine.retry import Retry
 from suture.errors import SutureError
 
@@ -18,8 +18,11 @@ def explain(error: BaseException, *, step: str | None = None) -> Failure:
     return Failure("UnexpectedError", f"{type(error).__name__}; the worker's log has the details", step)
 
 
-def again(error: Exception, retry: Retry, *, attempt: int, most: int | None, given_up: bool) -> timedelta | None:
-    """Pause before the execution is tried again, or None when it ends in error."""
-    if given_up or (most is not None and attempt >= most):
+def again(error: BaseException, retry: Retry, *, tries: int, execution: Execution) -> timedelta | None:
+    """Pause before what failed `tries` times is tried again, or None when it is not.
+
+    `max_attempts` limits the execution's tries in all, of its steps and between them.
+    """
+    if execution.max_attempts is not None and execution.attempt >= execution.max_attempts:
         return None
-    return retry.after(error, attempt)
+    return retry.after(error, tries)

@@ -12,15 +12,22 @@ import math
 import re
 from typing import Any
 
-from suture.errors import PayloadTooLarge, PayloadUnfit
+from suture.errors import InvalidRequest, PayloadTooLarge, PayloadUnfit
 
 LIMIT = 1 << 20
 """Bytes of JSON that one payload may have. A result larger than this belongs into a table or a bucket of its own."""
+
+DEPTH = 200
+"""Levels that a payload from outside may be nested. Deep enough for any document, and far from where Python and Postgres give up."""
+
+NAME_LIMIT = 512
+"""Characters of a name or a key: an index entry must fit into a third of a page."""
 
 _TAG = "$suture"
 # In the text of json.dumps: an escaped NUL or surrogate, an exponent, or our own tag. Only then the slow way is needed.
 _SPECIAL = re.compile(r'\\u0000|\\ud[89a-f]|\d[eE]\+?\d|"\$suture"')
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_CONTROL = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
 
 def encode(value: object, *, limit: int = LIMIT) -> str:
@@ -28,14 +35,20 @@ def encode(value: object, *, limit: int = LIMIT) -> str:
 
     Raises: PayloadTooLarge. PayloadUnfit for what is no JSON value at all.
     """
-    text = _dumps(value)
-    if text is None or _SPECIAL.search(text):
-        text = json.dumps(_tagged(value), ensure_ascii=True, separators=(",", ":"))
+    try:
+        text = _dumps(value)
+        if text is None or _SPECIAL.search(text):
+            text = json.dumps(_tagged(value), ensure_ascii=True, separators=(",", ":"))
+    except RecursionError:
+        raise PayloadUnfit(f"The payload is nested too deeply: up to {DEPTH} levels are safe. Flatten it.") from None
     return _bounded(text, limit)
 
 
 def decode(text: str) -> Any:
-    """The value that `encode` was given."""
+    """The value that `encode` was given.
+
+    Raises: RecursionError for what no `encode` has written.
+    """
     return json.loads(text, object_hook=_untagged if f'"{_TAG}"' in text else None)
 
 
@@ -48,6 +61,18 @@ def admit(value: object, *, what: str = "input", limit: int = LIMIT) -> str:
     if complaint:
         raise PayloadUnfit(complaint)
     return encode(value, limit=limit)
+
+
+def admit_name(name: str, what: str) -> str:
+    """A name or key that goes into columns, indexes and log lines.
+
+    Raises: InvalidRequest.
+    """
+    found = _CONTROL.search(name)
+    if found or not 0 < len(name) <= NAME_LIMIT:
+        wrong = f"has a control character at {found.start()}" if found else f"has {len(name)} characters"
+        raise InvalidRequest(f"The {what} {name[:40]!r} {wrong}: use 1 to {NAME_LIMIT} characters of text.")
+    return name
 
 
 def digest(text: str) -> bytes:
@@ -90,17 +115,22 @@ def _key(key: Any) -> str:
 
 
 def _untagged(found: dict[str, Any]) -> Any:
-    match found.get(_TAG):
-        case "text":
-            return base64.b64decode(found["text"]).decode("utf-8", "surrogatepass")
-        case "float":
-            return float(found["text"])
-        case "object":
-            return {k: v for k, v in found["text"]}  # noqa: C416 (pairs, each a list)
+    try:
+        match found.get(_TAG):
+            case "text":
+                return base64.b64decode(found["text"]).decode("utf-8", "surrogatepass")
+            case "float":
+                return float(found["text"])
+            case "object":
+                return dict(found["text"])
+    except (KeyError, TypeError, ValueError):
+        return found  # written by hand: no value of ours has this form
     return found
 
 
-def _complaint(value: Any, place: str) -> str | None:
+def _complaint(value: Any, place: str, depth: int = 0) -> str | None:
+    if depth > DEPTH:
+        return f"{place[:80]}… is nested deeper than {DEPTH} levels. Flatten it, or send it as text."
     match value:
         case str():
             return _text_complaint(value, place)
@@ -109,9 +139,9 @@ def _complaint(value: Any, place: str) -> str | None:
         case dict():
             parts = [(f"{place}.{k}", v) for k, v in value.items()]
             keys = next(filter(None, (_text_complaint(str(k), f"a key of {place}") for k in value)), None)
-            return keys or next(filter(None, (_complaint(v, p) for p, v in parts)), None)
+            return keys or next(filter(None, (_complaint(v, p, depth + 1) for p, v in parts)), None)
         case list() | tuple():
-            return next(filter(None, (_complaint(v, f"{place}[{i}]") for i, v in enumerate(value))), None)
+            return next(filter(None, (_complaint(v, f"{place}[{i}]", depth + 1) for i, v in enumerate(value))), None)
     return None
 
 

@@ -31,7 +31,7 @@ class Failure:
     def to_json(self) -> str:
         # A message may quote anything: what JSONB cannot keep is replaced, a failure must always be writable.
         clean = self.message.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
-        return json.dumps({"reason": self.reason, "message": clean[:8000], "step": self.step})
+        return json.dumps({"reason": self.reason, "message": clean[:8000], "step": self.step or None})
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,20 +7,20 @@ one run is an error. Decides nothing about retries of the whole execution (see `
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar
 from uuid import UUID
 
-from pydantic import TypeAdapter
-
 from suture.engine.claim import Claim
-from suture.engine.outcome import explain
-from suture.engine.records import Checkpoint, Execution
+from suture.engine.outcome import again, explain
+from suture.engine.payload import admit_name
+from suture.engine.records import Checkpoint, Execution, Failure
+from suture.engine.results import adapter, plain, received, restored, returned
 from suture.engine.retry import Retry
 from suture.errors import ReplayMismatch, Suspended, TemporaryError
 
 T = TypeVar("T")
 
-_JSON: TypeAdapter[Any] = TypeAdapter(Any)
+_STAND_BACK = Retry(initial=timedelta(seconds=2))
 
 
 class Run:
@@ -51,15 +51,14 @@ class Run:
         A failure is tried again by `retry`; the pause is durable and holds no worker. `timeout` ends one try.
         Raises: what the function raised last. ReplayMismatch when the name was used before.
         """
-        adapter = _returns(function)
+        declared, what = returned(function), f"the step {name}"
         if (done := self._enter(name, "step")) is not None:
-            return adapter.validate_python(done.output)  # type: ignore[no-any-return]
+            return restored(declared, done.output, what=what)  # type: ignore[no-any-return]
         started = datetime.now(UTC)
         result = await self._attempt(name, retry, timeout, lambda: function(*args))
-        kept = await self._claim.checkpoint(
-            name, adapter.dump_python(result, mode="json"), kind="step", attempts=self._attempts(name), started_at=started
-        )
-        return adapter.validate_python(kept)  # type: ignore[no-any-return]
+        value = plain(declared, result, what=what)
+        kept = await self._claim.checkpoint(name, value, kind="step", attempts=self._attempts(name), started_at=started)
+        return restored(declared, kept, what=what)  # type: ignore[no-any-return]
 
     async def effect(
         self,
@@ -78,16 +77,18 @@ class Run:
         The intent is committed; `find` looks for what an earlier try left; only then `act` runs, and it must give what it makes an
         identity by which `find` finds it again. `kind` is the step's name by default. Holds as long as `find` is truthful.
         """
-        adapter: TypeAdapter[T] = TypeAdapter(returns)
+        declared, what, kind = adapter(returns), f"the effect {name}", kind or name
         if (done := self._enter(name, "effect")) is not None:
-            return adapter.validate_python(done.output)
-        started, kind = datetime.now(UTC), kind or name
-        known, result = await self._claim.intend(name, kind=kind, key=key)
-        if not known:
+            return restored(declared, done.output, what=what)  # type: ignore[no-any-return]
+        started = datetime.now(UTC)
+        intent, result = await self._claim.intend(name, kind=kind, key=admit_name(key, "key of the effect"))
+        if intent == "theirs":
+            await self._stand_back(kind, key)
+        if intent == "ours":
             found = await self._attempt(name, retry, timeout, lambda: _find_or_act(find, act))
-            result = adapter.dump_python(found, mode="json")
+            result = plain(declared, found, what=what)
         kept = await self._claim.confirm(name, result, kind=kind, key=key, attempts=self._attempts(name), started_at=started)
-        return adapter.validate_python(kept)
+        return restored(declared, kept, what=what)  # type: ignore[no-any-return]
 
     async def sleep(self, name: str, duration: timedelta) -> None:
         """Go on after `duration` on the database's clock. Until then the execution is a row and nothing else."""
@@ -101,19 +102,25 @@ class Run:
 
         The event may come before, during or after the wait is written: none is lost, and the first of its name wins.
         """
-        adapter: TypeAdapter[T] = TypeAdapter(returns)
+        declared, event = adapter(returns), admit_name(event or name, "event")
         done = self._enter(name, "wait")
         if done is None:
             started = datetime.now(UTC)
-            outcome, payload = await self._claim.wait(name, event=event or name, timeout=timeout)
+            outcome, payload = await self._claim.wait(name, event=event, timeout=timeout)
             value = {"outcome": outcome, "payload": payload}
             kept = await self._claim.checkpoint(name, value, kind="wait", attempts=1, started_at=started)
         else:
             kept = done.output
-        return adapter.validate_python(kept["payload"]) if kept["outcome"] == "event" else None
+        return received(declared, kept["payload"], event=event) if kept["outcome"] == "event" else None
+
+    def failures(self, step: str) -> int:
+        """How often `step` has failed so far."""
+        return self._failures.get(step, 0)
 
     def _enter(self, name: str, kind: str) -> Checkpoint | None:
-        if name in self._used:
+        if self._claim.cancel_requested:
+            raise asyncio.CancelledError  # the step boundary at which a wish to cancel is met at the latest
+        if admit_name(name, "step") in self._used:
             raise ReplayMismatch(f"The step name {name!r} is used twice in one run: give each step its own, e.g. {name}-2.")
         self._used.add(name)
         self._claim.step = name
@@ -123,36 +130,48 @@ class Run:
         return done
 
     def _attempts(self, name: str) -> int:
-        return self._failures.get(name, 0) + 1
+        return self.failures(name) + 1
 
     async def _attempt(self, name: str, retry: Retry | None, timeout: timedelta | None, body: Callable[[], Awaitable[T]]) -> T:
+        scope = asyncio.timeout(timeout.total_seconds() if timeout else None)
         try:
-            async with asyncio.timeout(timeout.total_seconds() if timeout else None) as scope:
+            async with scope:
                 return await body()
-        except Exception as error:  # noqa: BLE001 (the border between somebody's step and the engine: any failure is a value here)
-            raised = TemporaryError(f"The step {name} took longer than {timeout}.") if scope.expired() else error
+        except (Exception, asyncio.CancelledError) as error:
+            # The border between somebody's step and the engine: any failure is a value here, but for being stopped ourselves.
+            if is_stopped():
+                raise asyncio.CancelledError from error
+            raised = TemporaryError(f"The step {name} took longer than {timeout}.") if scope.expired() else _unstopped(error)
         await self._try_later(name, raised, retry or self._retry)
         self.given_up = raised
         raise raised
 
     async def _try_later(self, name: str, error: Exception, retry: Retry) -> None:
         """Raises: Suspended when the step has another try; its execution is due again after the pause."""
-        attempts = self._attempts(name)
-        delay = retry.after(error, attempts)
+        tries = self._attempts(name)
+        delay = again(error, retry, tries=tries, execution=self.execution)
         if delay is not None:
             attempt = self.execution.attempt + 1
-            await self._claim.retry(explain(error, step=name), delay=delay, step_attempts=attempts, attempt=attempt)
+            await self._claim.retry(explain(error, step=name), delay=delay, step_attempts=tries, attempt=attempt)
             raise Suspended
+
+    async def _stand_back(self, kind: str, key: str) -> None:
+        """Come again when the living execution that holds the intent of this effect may have done it. Raises: Suspended."""
+        failure = Failure("EffectUnderWay", f"Another task is about the {kind} {key}: its outcome is waited for.")
+        await self._claim.retry(failure, delay=_STAND_BACK.delay(1), step_attempts=0, attempt=self.execution.attempt)
+        raise Suspended
+
+
+def is_stopped() -> bool:
+    """Whether this task was asked to stop from outside, and not by something that was cancelled inside of it."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _unstopped(error: BaseException) -> Exception:
+    return error if isinstance(error, Exception) else TemporaryError("Something that the step waited for was cancelled.")
 
 
 async def _find_or_act(find: Callable[[], Awaitable[T | None]], act: Callable[[], Awaitable[T]]) -> T:
     found = await find()
     return found if found is not None else await act()
-
-
-def _returns(function: Callable[..., Any]) -> TypeAdapter[Any]:
-    target = getattr(function, "func", function)  # functools.partial
-    try:
-        return TypeAdapter(get_type_hints(target).get("return", Any))
-    except (NameError, TypeError):  # no function with hints: a callable object, a lambda
-        return _JSON

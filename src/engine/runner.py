@@ -7,26 +7,29 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import TypeVar
 from uuid import UUID
 
-from suture.engine.claim import Claim
-from suture.engine.database import Database, Session
+from suture.engine.claim import BETWEEN, Claim
+from suture.engine.database import Database, Row, Session
 from suture.engine.ids import uuid7
-from suture.engine.lease import Lease, beat, show_presence, sweep, tidy
+from suture.engine.lease import Beat, Lease, hide_presence, show_presence, sweep, tidy
 from suture.engine.outcome import again, explain
-from suture.engine.records import Execution
-from suture.engine.run import Run
+from suture.engine.pulse import Pulse
+from suture.engine.records import Execution, Failure
+from suture.engine.results import plain
+from suture.engine.run import Run, is_stopped
 from suture.engine.workflows import Workflow, Workflows
-from suture.errors import DatabaseUnavailable, LeaseLost, Suspended, SutureError
+from suture.errors import DatabaseUnavailable, LeaseLost, Signal, Suspended, SutureError
 
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
+_LAST_WORDS = 2.0  # seconds that cancelled steps get to end before their work is handed back
 _TIDY = 60.0  # seconds between two tidy passes of one runner; they are cheap, and every runner makes them
 
 
@@ -57,9 +60,12 @@ class Runner:
         self._concurrency, self._lease, self._poll, self._drain = concurrency, lease or Lease(), poll, drain
         self._keep_ended = keep_ended
         self._running: dict[Claim, asyncio.Task[None]] = {}
-        self._cancelled: set[Claim] = set()
+        self._settling: set[Claim] = set()
         self._due, self._stop = asyncio.Event(), asyncio.Event()
-        self._renewed = time.monotonic()
+        self._strays = False
+        """Whether the database may hold claims of ours that are not running here."""
+        # list() of a dict is one step of the interpreter: the pulse's thread may take it at any time.
+        self._pulse = Pulse(database, self.owner, lease=self._lease, claims=lambda: list(self._running), heard=self._heed)
 
     @property
     def actor(self) -> str:
@@ -75,15 +81,18 @@ class Runner:
         self._due.set()
 
     async def run(self) -> None:
-        """Work until `stop`."""
-        await self._outlive(self._register)
-        async with asyncio.TaskGroup() as loops:
-            others = [loops.create_task(loop()) for loop in (self._beat_loop, self._sweep_loop, self._listen_loop, self._tidy_loop)]
-            await self._claim_loop()
-            await self._drain_all()
-            for other in others:
-                other.cancel()
-        await self._deregister()
+        """Work until `stop`. However it ends, cancelled too, what still runs is handed back."""
+        while not (self.ready or self._stop.is_set()):
+            await self._outlive(self._register)
+        try:
+            async with self._pulse.beating(), asyncio.TaskGroup() as loops:
+                others = [loops.create_task(loop()) for loop in (self._sweep_loop, self._listen_loop, self._tidy_loop)]
+                await self._claim_loop()
+                await self._finish_running()
+                for other in others:
+                    other.cancel()
+        finally:
+            await asyncio.shield(self._leave())
 
     # A life ------------------------------------------------------------------------------------------------------------------
 
@@ -91,86 +100,96 @@ class Runner:
         await self._database.none("register", self.owner, self.name, self._version, list(self._queues))
         self.ready = True
 
-    async def _deregister(self) -> None:
-        self.ready = False
-        try:
-            await self._database.none("deregister", self.owner)
-        except DatabaseUnavailable:
-            log.info("Postgres is away: the worker's row stays until it is forgotten")
-
-    async def _drain_all(self) -> None:
-        """Give what runs the time to finish, then hand the rest back at once: nobody waits for a lease."""
+    async def _finish_running(self) -> None:
         if self._running:
             await asyncio.wait(self._running.values(), timeout=self._drain.total_seconds())
+
+    async def _leave(self) -> None:
+        """Hand back at once what has not finished: nobody waits for a lease."""
+        self.ready = False
         left = dict(self._running)
         for task in left.values():
             task.cancel()
         if left:
-            await asyncio.wait(left.values(), timeout=5)
-            await self._hand_back(list(left))
-
-    async def _hand_back(self, claims: list[Claim]) -> None:
-        ids, epochs = [c.execution.id for c in claims], [c.epoch for c in claims]
+            await asyncio.wait(left.values(), timeout=_LAST_WORDS)
         try:
-            rows = await self._database.many("hand_back", self.owner, ids, epochs, self.actor, "handed back by a worker that stops")
-            log.info("handed back", extra={"count": len(rows)})
+            await self._hand_back([(claim.execution.id, claim.epoch) for claim in left])
+            await self._database.none("deregister", self.owner)
         except DatabaseUnavailable as error:
-            log.warning("could not hand back, the leases will expire: %s", error)
+            log.warning("Postgres is away: what runs here is taken over when its lease runs out: %s", error)
+
+    async def _hand_back(self, held: Sequence[tuple[UUID, int]]) -> None:
+        if held:
+            ids, epochs = zip(*held, strict=True)
+            rows = await self._database.many("hand_back", self.owner, ids, epochs, self.actor, "handed back")
+            log.info("handed back", extra={"count": len(rows)})
 
     # Loops -------------------------------------------------------------------------------------------------------------------
 
     async def _claim_loop(self) -> None:
         while not self._stop.is_set():
             self._due.clear()
+            if self._strays:
+                await self._outlive(self._hand_back_strays)
             free = self._concurrency - len(self._running)
             claimed = await self._outlive(lambda free=free: self._claim(free)) if free else 0  # type: ignore[misc]
-            if not claimed or claimed < free or not free:
+            if not claimed or claimed < free:
                 await self._nap(self._due, self._poll)
 
     async def _claim(self, free: int) -> int:
-        known = list(self._workflows)
+        known, started = list(self._workflows), time.monotonic()
+        self._strays = True  # until the answer is here: it may be lost on its way
         rows = await self._database.many(
             "claim",
             *(self.owner, list(self._queues), [w.name for w in known], [w.version for w in known]),
             *(free, self._lease.duration, self.actor),
         )
+        self._strays = False
+        if self._stop.is_set():
+            await self._hand_back([(row["id"], row["epoch"]) for row in rows])
+            return 0
         for row in rows:
-            self._start(Claim(self._database, Execution.from_row(row), self.owner, self.actor))
+            await self._start(row, started)
         return len(rows)
 
-    def _start(self, claim: Claim) -> None:
+    async def _start(self, row: Row, renewed: float) -> None:
+        try:
+            claim = Claim(self._database, Execution.from_row(row), self.owner, self.actor, renewed=renewed)
+        except (ValueError, RecursionError) as error:
+            # A row that was written by hand and cannot be read must not keep the others of its batch from running.
+            failure = Failure("PayloadUnfit", f"The row cannot be read ({type(error).__name__}): its input was not written by this engine.")
+            await self._database.maybe("fail", row["id"], self.owner, row["epoch"], failure.to_json(), failure.reason, None, self.actor)
+            return
         task = asyncio.create_task(self._execute(claim), name=f"execution {claim.execution.id}")
         self._running[claim] = task
         task.add_done_callback(lambda _: self._forget(claim))
 
     def _forget(self, claim: Claim) -> None:
         self._running.pop(claim, None)
-        self._cancelled.discard(claim)
+        self._settling.discard(claim)
         self._due.set()  # a slot is free
 
-    async def _beat_loop(self) -> None:
-        while True:
-            await asyncio.sleep(self._lease.heartbeat.total_seconds())
-            await self._outlive(self._beat)
-            if time.monotonic() - self._renewed > self._lease.duration.total_seconds():
-                self._give_up_all()
+    async def _hand_back_strays(self) -> None:
+        """Give back what the database says is ours and nobody here runs: such a claim would idle until its lease runs out."""
+        rows = await self._database.many("strays", self.owner, [claim.execution.id for claim in self._running])
+        await self._hand_back([(row["id"], row["epoch"]) for row in rows])
+        self._strays = False
 
-    async def _beat(self) -> None:
-        started = time.monotonic()
-        result = await beat(self._database, self.owner, list(self._running), lease=self._lease)
-        self._renewed = started
-        for claim in result.lost:
-            if claim in self._running:
-                log.warning("lost the lease", extra={"task": str(claim.execution.id)})
-                self._running[claim].cancel()
-        for claim in result.cancelled:
+    def _heed(self, found: Beat) -> None:
+        """Act on what a heartbeat found out."""
+        for claim in found.lost:
+            self._give_up(claim, "lost the lease")
+        for claim in found.overdue:
+            # Others may run it by now, so that nothing is done twice at the same time.
+            self._give_up(claim, "no heartbeat for a whole lease")
+            self._strays = True
+        for claim in found.cancelled:
             self._cancel(claim)
 
-    def _give_up_all(self) -> None:
-        """Every lease has run out unseen: others may run these by now, so nothing of theirs is done twice at the same time."""
-        for claim, task in self._running.items():
-            log.warning("no heartbeat for a whole lease", extra={"task": str(claim.execution.id)})
-            task.cancel()
+    def _give_up(self, claim: Claim, why: str) -> None:
+        if claim in self._running:
+            log.warning(why, extra={"task": str(claim.execution.id), "step": claim.step})
+            self._running[claim].cancel()
 
     async def _sweep_loop(self) -> None:
         while True:
@@ -186,15 +205,16 @@ class Runner:
         """Hints and presence: both only make it fast. Without this connection, polling and leases do the same, later."""
         while True:
             try:
-                await self._database.listen(["suture_due", "suture_cancel"], self._heard, greet=self._greet)
+                await self._database.listen(["suture_due", "suture_cancel"], self._hear, greet=self._greet, every=self._lease.heartbeat)
             except DatabaseUnavailable as error:
                 log.debug("no hints for now: %s", error)
+            await self._outlive(lambda: hide_presence(self._database, self.owner))
             await asyncio.sleep(_jittered(timedelta(milliseconds=200)))
 
     async def _greet(self, session: Session) -> None:
         await show_presence(session, self.owner)
 
-    def _heard(self, channel: str, payload: str) -> None:
+    def _hear(self, channel: str, payload: str) -> None:
         if channel == "suture_due" and payload in self._queues:
             self._due.set()
         if channel == "suture_cancel":
@@ -202,8 +222,9 @@ class Runner:
                 self._cancel(claim)
 
     def _cancel(self, claim: Claim) -> None:
-        if claim in self._running and claim not in self._cancelled:
-            self._cancelled.add(claim)
+        """Stop its step, and every step after it: a step may swallow its cancellation, so each heartbeat says it again."""
+        claim.cancel_requested = True
+        if claim in self._running and claim not in self._settling:
             self._running[claim].cancel()
 
     async def _nap(self, wake: asyncio.Event, longest: timedelta) -> None:
@@ -226,16 +247,25 @@ class Runner:
 
     async def _execute(self, claim: Claim) -> None:
         """Run it to its end, its next wait or its next failure. Never raises: what happened is in the row, or in its heir's."""
+        about = {"task": str(claim.execution.id), "step": claim.step}
         try:
             await self._drive(claim)
         except Suspended:
-            log.debug("waits", extra={"task": str(claim.execution.id), "step": claim.step})
+            log.debug("waits", extra=about)
         except LeaseLost:
-            log.warning("lost the lease, nothing more is written", extra={"task": str(claim.execution.id), "step": claim.step})
+            log.warning("lost the lease, nothing more is written", extra=about)
         except asyncio.CancelledError:
-            if claim in self._cancelled:
-                await self._settle(claim.finish_cancel())
-            # else: it is handed back by the drain, or another worker holds it
+            if claim.cancel_requested:
+                await self._settle(claim)
+            # else: it is handed back, or another worker holds it
+        except BaseExceptionGroup as group:
+            if group.subgroup(Signal) is None:
+                raise
+            log.debug("waits or lost, in a group of tasks", extra=about)
+        except Exception:
+            # The border of a task: the engine's own write failed for a reason that time does not mend. The lease will run out, which
+            # counts as a crash, and a few of these make a dead letter.
+            log.exception("the outcome could not be written", extra=about)
 
     async def _drive(self, claim: Claim) -> None:
         if claim.execution.cancel_requested_by:
@@ -246,28 +276,29 @@ class Runner:
         run = Run(claim, done=done, failures=failures, retry=workflow.retry, resources=self.resources)
         try:
             output = await workflow.function(run, workflow.read_input(claim.execution.input))
-            result = workflow.output.dump_python(output, mode="json")
-        except Exception as error:  # noqa: BLE001 (the border between somebody's workflow and the engine: any failure is a value here)
-            await self._fail(claim, workflow, error, given_up=error is run.given_up)
-        else:
-            await claim.complete(result)
+            await claim.complete(plain(workflow.output, output, what=f"the workflow {workflow.name}"))
+        except (Exception, asyncio.CancelledError) as error:
+            if is_stopped() or claim.cancel_requested:  # whatever its steps made of their cancellation
+                raise asyncio.CancelledError from error
+            await self._fail(claim, workflow, run, error)
 
-    async def _fail(self, claim: Claim, workflow: Workflow, error: Exception, *, given_up: bool) -> None:
+    async def _fail(self, claim: Claim, workflow: Workflow, run: Run, error: BaseException) -> None:
         execution, failure = claim.execution, explain(error, step=claim.step)
         details = None if isinstance(error, SutureError) else error
         log.warning("failed: %s", failure.message, extra={"task": str(execution.id), "step": claim.step}, exc_info=details)
-        most = execution.max_attempts
-        delay = again(error, workflow.retry, attempt=execution.attempt, most=most, given_up=given_up)
+        tries = run.failures(BETWEEN) + 1
+        delay = None if error is run.given_up else again(error, workflow.retry, tries=tries, execution=execution)
         if delay is None:
             await claim.fail(failure)
         else:
-            await claim.retry(replace(failure, step=None), delay=delay, step_attempts=0, attempt=execution.attempt + 1)
+            await claim.retry(replace(failure, step=BETWEEN), delay=delay, step_attempts=tries, attempt=execution.attempt + 1)
 
-    async def _settle(self, write: Awaitable[None]) -> None:
+    async def _settle(self, claim: Claim) -> None:
+        self._settling.add(claim)
         try:
-            await write
+            await claim.finish_cancel()
         except LeaseLost:
-            log.warning("lost the lease while it was cancelled")
+            log.info("it had ended before it could be cancelled", extra={"task": str(claim.execution.id)})
 
 
 def _jittered(pause: timedelta) -> float:

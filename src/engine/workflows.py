@@ -100,4 +100,5 @@ class Workflows:
 
 
 def _marked(module: Any) -> Iterator[Function]:
-    return (f for f in vars(module).values() if callable(f) and "__workflow__" in getattr(f, "__dict__", {}))
+    found: Iterator[Any] = (f for f in vars(module).values() if callable(f) and "__workflow__" in getattr(f, "__dict__", {}))
+    return found

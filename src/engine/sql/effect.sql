@@ -3,6 +3,8 @@
 -- $1 execution uuid, $2 owner uuid, $3 epoch bigint, $4 step text, $5 kind text, $6 key text
 --
 -- The intent is on disk before the act: whoever comes after a crash knows that the outside must be asked first.
+-- Of two executions that want the same effect one holds the intent while it lives; the other has to wait for its outcome. Somebody who
+-- is not seen here ended, and was forgotten, long ago: the minute covers an execution younger than this statement's snapshot.
 with held as materialized (
     select id from suture.workflow_executions
     where id = $1 and owner_id = $2 and epoch = $3 and status = 'running'
@@ -10,7 +12,11 @@ with held as materialized (
 )
 insert into suture.effects as f (kind, key, execution_id, step_id)
 select $5, $6, id, $4 from held
-on conflict (kind, key) do update set key = f.key
+on conflict (kind, key) do update set execution_id = case
+    when f.state = 'intended' and (
+        exists (select from suture.executions e where e.id = f.execution_id and e.finished_at is not null)
+        or (f.intended_at < now() - interval '1 minute' and not exists (select from suture.executions e where e.id = f.execution_id)))
+    then excluded.execution_id else f.execution_id end
 returning f.state, f.result, f.execution_id
 
 -- name: confirm

@@ -14,7 +14,7 @@ where ($1::text[] is null or status = any ($1))
   and ($2::text is null or workflow = $2)
   and ($3::text is null or queue = $3)
   and ($4::jsonb is null or labels @> $4)
-  and ($5::uuid is null or id < $5)
+  and id < coalesce($5::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff') -- always a bound: a plan for any value starts at the page
   and ($6::timestamptz is null or created_at < $6)
   and ($7::timestamptz is null or created_at >= $7)
 order by id desc
@@ -59,4 +59,11 @@ update suture.dead_letters set requeued_as = $2 where execution_id = $1 and requ
 insert into suture.operation_outputs (execution_id, step_id, kind, output, attempts, owner_id, epoch, started_at, finished_at)
 select $2, step_id, kind, output, attempts, owner_id, epoch, started_at, finished_at
 from suture.operation_outputs where execution_id = $1
+on conflict do nothing
+
+-- name: copy_events
+-- none
+-- $1 from uuid, $2 to uuid
+insert into suture.events (execution_id, name, payload, emitted_by, emitted_at)
+select $2, name, payload, emitted_by, emitted_at from suture.events where execution_id = $1
 on conflict do nothing

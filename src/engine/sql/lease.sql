@@ -1,7 +1,7 @@
 -- name: register
 -- none
 -- $1 id uuid, $2 name text, $3 version text, $4 queues text[]
-insert into suture.workers (id, name, version, queues) values ($1, $2, $3, $4)
+insert into suture.workers (id, name, version, queues) values ($1, $2, $3, $4) on conflict (id) do nothing
 
 -- name: deregister
 -- none
@@ -40,16 +40,22 @@ select pg_try_advisory_lock(hashtextextended($1::uuid::text, 1)) as held
 -- name: show_presence
 -- none
 -- $1 owner uuid
-update suture.workers set presence = true, absent_since = null where id = $1
+update suture.workers set presence = true, absent_since = null where id = $1 and (not presence or absent_since is not null)
+
+-- name: hide_presence
+-- none
+-- $1 owner uuid
+--
+-- A worker that lives but has lost its listening connection: until it shows itself again its leases alone are judged.
+update suture.workers set presence = false, absent_since = null where id = $1
 
 -- name: mark_absent
 -- none
+-- $1 restart interval
 --
 -- pg_locks splits the key of an advisory lock into two halves. Presence only makes recovery early: a worker that never showed its
--- presence (PgBouncer) is judged by its leases alone.
-update suture.workers w
-set absent_since = case when seen.here then null else now() end
-from (
+-- presence (PgBouncer) is judged by its leases alone. After a restart of Postgres nobody's lock is there: all get the time to return.
+with seen as materialized (
     select id, exists (
         select from pg_locks l
         where l.locktype = 'advisory' and l.granted and l.objsubid = 1
@@ -59,34 +65,46 @@ from (
     ) as here
     from suture.workers
     where presence and stopped_at is null
-) as seen
-where w.id = seen.id and seen.here = (w.absent_since is not null)
+), changed as materialized (
+    select w.id, seen.here
+    from suture.workers w join seen using (id)
+    where w.presence and seen.here = (w.absent_since is not null)
+      and (seen.here or pg_postmaster_start_time() < now() - $1::interval)
+    for no key update of w skip locked
+)
+update suture.workers w
+set absent_since = case when changed.here then null else now() end
+from changed
+where w.id = changed.id
 
 -- name: recover
 -- many: id, status and crashes of what was taken from the lost
--- $1 grace interval, $2 crash_limit int, $3 batch int, $4 actor text
+-- $1 grace interval, $2 crash_limit int, $3 batch int, $4 actor text, $5 restart interval
 --
 -- A predicate over rows that any worker evaluates as often as it likes. SKIP LOCKED: a row that somebody is writing is not lost.
 -- Served by executions_running. Past the crash limit the execution ends in the dead letters: it may be what kills the workers.
+-- A restart of Postgres lets leases run out whose holders live: they get the time for a beat first.
 with lost as materialized (
-    select e.id, e.lease_expires < now() as expired
+    select e.id, e.crashes, e.cancel_requested_by, e.cancel_reason, e.lease_expires < now() as expired
     from suture.workflow_executions e
     where e.status = 'running'
-      and (e.lease_expires < now()
+      and ((e.lease_expires < now() and pg_postmaster_start_time() < now() - $5::interval)
            or e.owner_id in (select id from suture.workers where presence and absent_since < now() - $1::interval))
     limit $3
     for no key update of e skip locked
 ), taken as (
     update suture.workflow_executions e
-    set status = case when e.crashes >= $2 then 'error' else 'enqueued' end,
-        crashes = e.crashes + 1, owner_id = null, lease_expires = null, run_at = now(), updated_at = now(),
-        finished_at = case when e.crashes >= $2 then now() end,
-        error = case when e.crashes >= $2
+    set status = fate.status, crashes = e.crashes + 1, owner_id = null, lease_expires = null, run_at = now(), updated_at = now(),
+        finished_at = case when fate.status <> 'enqueued' then now() end,
+        error = case when fate.status = 'error'
             then jsonb_build_object('reason', 'CrashLoop', 'message', format('its worker was lost %s times while it ran', e.crashes + 1))
             else e.error end,
-        changed_at = clock_timestamp(), changed_by = $4,
-        reason = case when e.crashes >= $2 then 'CrashLoop' when lost.expired then 'lease expired' else 'worker gone' end
-    from lost
+        changed_at = clock_timestamp(), changed_by = coalesce(fate.by, $4), reason = fate.reason
+    from lost, lateral (select
+        case when lost.cancel_requested_by is not null then 'cancelled' when lost.crashes >= $2 then 'error' else 'enqueued' end as status,
+        lost.cancel_requested_by as by,
+        case when lost.cancel_requested_by is not null then coalesce(lost.cancel_reason, 'cancelled') when lost.crashes >= $2 then 'CrashLoop'
+             when lost.expired then 'lease expired' else 'worker gone' end as reason) as fate
     where e.id = lost.id
     returning e.*
 ), buried as (
@@ -103,7 +121,7 @@ select id, status, crashes, pg_notify('suture_due', queue)::text as notified fro
 update suture.workflow_executions e
 set lease_expires = now() - interval '1 microsecond'
 from suture.workers w
-where w.name = $1 and e.owner_id = w.id and e.status = 'running'
+where w.name = $1 and w.stopped_at is null and e.owner_id = w.id and e.status = 'running'
 returning e.id
 
 -- name: expire_overdue
@@ -133,7 +151,8 @@ select id, pg_notify('suture_cancel', id::text)::text as notified from ended
 -- many: the ids that went to the history
 -- $1 batch int, $2 age interval
 --
--- Ended rows leave the live table in batches; the row is in exactly one of the two at any time.
+-- Ended rows leave the live table in batches; the row is in exactly one of the two at any time. A wait that nobody came back to would
+-- stay among the due for ever: it goes now.
 with ended as materialized (
     select id from suture.workflow_executions
     where status in ('completed', 'error', 'cancelled') and finished_at < now() - $2::interval
@@ -141,12 +160,20 @@ with ended as materialized (
     for update skip locked
 ), gone as (
     delete from suture.workflow_executions e using ended where e.id = ended.id returning e.*
+), unmet as (
+    delete from suture.workflow_waits w using ended where w.execution_id = ended.id and w.outcome is null
 )
 insert into suture.workflow_history select * from gone returning id
 
 -- name: add_partitions
 -- none
-select suture.add_history_month(now() + make_interval(months => m)) from generate_series(0, 2) m
+--
+-- The coming months, and any month in which something ended while nobody tidied.
+select suture.add_history_month(moment)
+from (select now() + make_interval(months => m) as moment from generate_series(0, 2) m
+      union
+      select distinct date_trunc('month', finished_at) from suture.workflow_executions
+      where status in ('completed', 'error', 'cancelled') and finished_at < date_trunc('month', now())) as months
 
 -- name: forget_workers
 -- none
@@ -155,4 +182,4 @@ select suture.add_history_month(now() + make_interval(months => m)) from generat
 -- Only a worker that owns nothing: the row of a lost one is what proves that its work must be recovered.
 delete from suture.workers w
 where coalesce(stopped_at, beat_at) < now() - $1::interval
-  and not exists (select from suture.workflow_executions e where e.owner_id = w.id)
+  and not exists (select from suture.workflow_executions e where e.owner_id = w.id and e.status = 'running')

@@ -15,18 +15,20 @@ on conflict (operation_key) where operation_key is not null and status in ('enqu
 returning e.*, (xmax = 0) as created, pg_notify('suture_due', $4)::text as notified
 
 -- name: last_with_key
--- maybe: the youngest ended execution with this key
+-- maybe: the living execution with this key, or else the one that ended last
 -- $1 operation_key text
+--
+-- The living and the ended in one look: an execution that ends between two looks would be in neither.
 select * from suture.executions
-where operation_key = $1 and status in ('completed', 'error', 'cancelled')
-order by finished_at desc
+where operation_key = $1
+order by finished_at desc nulls first
 limit 1
 
 -- name: lock_key
 -- none
 -- $1 operation_key text
 --
--- Held to the end of the transaction: between the look at the ended and the insert nobody else may pass with the same key.
+-- Held to the end of the transaction: between the look at the key's executions and the insert nobody else may pass with it.
 select pg_advisory_xact_lock(hashtextextended($1, 7))
 
 -- name: claim
@@ -34,19 +36,26 @@ select pg_advisory_xact_lock(hashtextextended($1, 7))
 -- $1 owner uuid, $2 queues text[], $3 workflows text[], $4 versions int[] (the newest version of each that this worker can run),
 -- $5 batch int, $6 lease interval, $7 actor text
 --
--- Served by executions_due. SKIP LOCKED: two workers that want one row never wait for each other, the second takes the next;
--- hence no strict order, and none is promised.
+-- Served by executions_due, a queue at a time: read in the index's order, a claim looks at what it takes and not at the backlog.
+-- SKIP LOCKED: two workers that want one row never wait for each other, the second takes the next; hence no strict order, and none
+-- is promised. Of several queues more rows may be locked than taken, for the few milliseconds of this statement.
 -- The subquery is materialized on purpose: joined, the planner may re-run it and lock more rows than the limit.
 with due as materialized (
-    select e.id
-    from suture.workflow_executions e
-    where e.status = 'enqueued' and e.run_at <= now() and e.queue = any ($2)
-      and e.queue not in (select name from suture.queues where paused)
-      and exists (select from unnest($3::text[], $4::int[]) as known (workflow, version)
-                  where known.workflow = e.workflow and known.version >= e.version)
-    order by e.priority desc, e.run_at
+    select first.id
+    from unnest($2::text[]) as wanted (queue)
+    cross join lateral (
+        select e.id, e.priority, e.run_at
+        from suture.workflow_executions e
+        where e.status = 'enqueued' and e.run_at <= now() and e.queue = wanted.queue
+          and exists (select from unnest($3::text[], $4::int[]) as known (workflow, version)
+                      where known.workflow = e.workflow and known.version >= e.version)
+        order by e.priority desc, e.run_at
+        limit $5
+        for update of e skip locked
+    ) as first
+    where wanted.queue not in (select name from suture.queues where paused)
+    order by first.priority desc, first.run_at
     limit $5
-    for update of e skip locked
 )
 update suture.workflow_executions e
 set status = 'running', owner_id = $1, epoch = e.epoch + 1, lease_expires = now() + $6,
@@ -88,10 +97,14 @@ select id from ended
 -- $7 error jsonb, $8 step_attempts int, $9 attempt int, $10 actor text
 --
 -- What failed and when it is due again commit together: a crash here neither loses nor doubles an attempt.
+-- The step '' counts the failures between steps. A cancel that was wished for meanwhile is done instead.
 with again as (
     update suture.workflow_executions
-    set status = 'enqueued', owner_id = null, lease_expires = null, run_at = now() + $4, attempt = $9,
-        step = coalesce($6, step), error = $7, updated_at = now(), changed_at = clock_timestamp(), changed_by = $10, reason = $5
+    set status = case when cancel_requested_by is null then 'enqueued' else 'cancelled' end,
+        finished_at = case when cancel_requested_by is null then null else now() end,
+        owner_id = null, lease_expires = null, run_at = now() + $4, attempt = $9,
+        step = coalesce(nullif($6, ''), step), error = $7, updated_at = now(), changed_at = clock_timestamp(),
+        changed_by = coalesce(cancel_requested_by, $10), reason = coalesce(cancel_reason, $5)
     where id = $1 and owner_id = $2 and epoch = $3 and status = 'running'
     returning id
 ), noted as (
@@ -106,24 +119,42 @@ select id from again
 -- many: the ids that were handed back
 -- $1 owner uuid, $2 ids uuid[], $3 epochs bigint[], $4 actor text, $5 reason text
 --
--- A drain costs no attempt and no crash: the rows are due at once.
+-- A drain costs no attempt and no crash: the rows are due at once. Locked in the order of their ids, as by a beat.
+with held as materialized (
+    select e.id
+    from unnest($2::uuid[], $3::bigint[]) as wanted (id, epoch)
+    join suture.workflow_executions e on e.id = wanted.id
+    where e.owner_id = $1 and e.epoch = wanted.epoch and e.status = 'running'
+    order by e.id
+    for no key update of e
+)
 update suture.workflow_executions e
-set status = 'enqueued', owner_id = null, lease_expires = null, run_at = now(), updated_at = now(),
-    changed_at = clock_timestamp(), changed_by = $4, reason = $5
-from unnest($2::uuid[], $3::bigint[]) as held (id, epoch)
-where e.id = held.id and e.epoch = held.epoch and e.owner_id = $1 and e.status = 'running'
+set status = case when cancel_requested_by is null then 'enqueued' else 'cancelled' end,
+    finished_at = case when cancel_requested_by is null then null else now() end,
+    owner_id = null, lease_expires = null, run_at = now(), updated_at = now(),
+    changed_at = clock_timestamp(), changed_by = coalesce(cancel_requested_by, $4), reason = coalesce(cancel_reason, $5)
+from held
+where e.id = held.id
 returning e.id, pg_notify('suture_due', e.queue)::text as notified
+
+-- name: strays
+-- many: id and epoch of what this owner holds beside what it knows of
+-- $1 owner uuid, $2 ids uuid[] that it knows
+--
+-- A claim whose answer was lost in an outage, or work that was given up because its lease could not be renewed.
+select id, epoch from suture.workflow_executions where owner_id = $1 and status = 'running' and not (id = any ($2))
 
 -- name: cancel
 -- maybe: the execution; no row: there is none that lives
 -- $1 id uuid, $2 actor text, $3 reason text
 --
 -- At once where nobody runs it. Where somebody does, the wish is written, and the claimant hears of it by NOTIFY, at its next
--- heartbeat, or at its next write.
+-- heartbeat, or at its next checkpoint.
 update suture.workflow_executions e
 set status = case when status = 'running' then status else 'cancelled' end,
     finished_at = case when status = 'running' then null else now() end,
     cancel_requested_by = coalesce(cancel_requested_by, $2),
+    cancel_reason = coalesce(cancel_reason, $3),
     updated_at = now(),
     changed_at = case when status = 'running' then changed_at else clock_timestamp() end,
     changed_by = case when status = 'running' then changed_by else $2 end,
@@ -133,10 +164,10 @@ returning e.*, pg_notify('suture_cancel', e.id::text)::text as notified
 
 -- name: finish_cancel
 -- maybe: the id; no row: the lease is lost
--- $1 id uuid, $2 owner uuid, $3 epoch bigint, $4 reason text
+-- $1 id uuid, $2 owner uuid, $3 epoch bigint
 update suture.workflow_executions
 set status = 'cancelled', owner_id = null, lease_expires = null, finished_at = now(), updated_at = now(),
-    changed_at = clock_timestamp(), changed_by = cancel_requested_by, reason = $4
+    changed_at = clock_timestamp(), changed_by = cancel_requested_by, reason = coalesce(cancel_reason, 'cancelled')
 where id = $1 and owner_id = $2 and epoch = $3 and status = 'running' and cancel_requested_by is not null
 returning id
 

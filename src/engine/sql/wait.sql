@@ -30,9 +30,13 @@ update suture.workflow_waits set outcome = $3 where execution_id = $1 and step_i
 -- name: suspend
 -- maybe: the id; no row: the lease is lost
 -- $1 execution uuid, $2 owner uuid, $3 epoch bigint, $4 step text, $5 actor text, $6 reason text
+--
+-- A cancel that was wished for meanwhile is done instead: nobody looks for such a wish among the waiting.
 update suture.workflow_executions
-set status = 'waiting', owner_id = null, lease_expires = null, step = $4, updated_at = now(),
-    changed_at = clock_timestamp(), changed_by = $5, reason = $6
+set status = case when cancel_requested_by is null then 'waiting' else 'cancelled' end,
+    finished_at = case when cancel_requested_by is null then null else now() end,
+    owner_id = null, lease_expires = null, step = $4, updated_at = now(),
+    changed_at = clock_timestamp(), changed_by = coalesce(cancel_requested_by, $5), reason = coalesce(cancel_reason, $6)
 where id = $1 and owner_id = $2 and epoch = $3 and status = 'running'
 returning id
 

@@ -19,6 +19,9 @@
 --                 |          |  +--> waiting -> enqueued | cancelled | error
 --                 +----------+   retry, hand-back, recovery        enqueued -> cancelled | error
 --
+-- Whoever wishes to cancel what runs writes the wish into its row; every statement that would put the row back to enqueued or waiting
+-- looks at it and cancels instead: a wish that races with a suspend, a retry or a recovery is never forgotten.
+--
 -- A claim raises `epoch`. Each later write of the claimant names owner and epoch; zero rows mean that the lease is lost.
 -- Lock order, everywhere: workers, then workflow_executions by id, then the other tables. A statement that reads another table to
 -- decide on an execution first locks the execution's row in an earlier statement of the same transaction: its snapshot is then
@@ -51,6 +54,7 @@ create table suture.workflow_executions (
     step            text,
     deadline_at     timestamptz,
     cancel_requested_by text,
+    cancel_reason   text,
     forked_from     uuid,
     created_at      timestamptz not null default now(),
     started_at      timestamptz,
@@ -70,6 +74,7 @@ create index executions_ended   on suture.workflow_executions (finished_at) wher
 create index executions_deadline on suture.workflow_executions (deadline_at)
     where deadline_at is not null and status in ('enqueued', 'running', 'waiting');
 create index executions_labels  on suture.workflow_executions using gin (labels jsonb_path_ops);
+create index executions_key     on suture.workflow_executions (operation_key) where operation_key is not null;
 create unique index operation_key_is_unique on suture.workflow_executions (operation_key)
     where operation_key is not null and status in ('enqueued', 'running', 'waiting');
 
@@ -259,6 +264,8 @@ end $$;
 
 create trigger append_only before update or delete on suture.timeline
     for each row execute function suture.refuse_change();
+create trigger never_emptied before truncate on suture.timeline
+    for each statement execute function suture.refuse_change();
 
 -- Partitions of the history ------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,296 @@
+"""A worker process for the tests, with workflows whose outside world is a folder of files.
+
+Started once as a nursery: each line of JSON on its standard input forks a worker, whose process id it answers. So a worker is a real
+process that can be killed, stopped and continued, and costs 20 ms. A worker may be told to kill itself at the n-th boundary: before or
+after each statement of an execution, each commit, and each act in the outside world.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+import time
+import traceback
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from suture.engine import Database, Lease, Retry, Run, Runner, Session, Workflows, workflow
+from suture.engine.database import Row
+from suture.errors import TemporaryError
+
+NOWHERE = "postgresql:///none?host=/nonexistent"
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What a worker is told."""
+
+    url: str
+    world: str
+    name: str = "sample"
+    queue: str = "default"
+    lease: float = 30.0
+    heartbeat: float = 10.0
+    grace: float = 0.1
+    crash_limit: int = 5
+    restart: float = 0.0
+    drain: float = 20.0
+    poll: float = 0.2
+    concurrency: int = 16
+    presence: bool = True
+    kill_at: int = 0
+
+
+@dataclass
+class Boundaries:
+    """Counts the places at which a process may die, and dies at the wanted one."""
+
+    kill_at: int
+    passed: list[str] = field(default_factory=list)
+
+    def cross(self, place: str) -> None:
+        self.passed.append(place)
+        if len(self.passed) == self.kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class World:
+    """The outside: what is done here stays done, whoever dies."""
+
+    def __init__(self, folder: Path, boundaries: Boundaries) -> None:
+        self.folder, self.boundaries = folder, boundaries
+
+    def note(self, name: str) -> None:
+        """Add a line that says which process was here."""
+        with (self.folder / name).open("a") as file:
+            file.write(f"{os.getpid()}\n")
+
+    def act(self, key: str) -> str:
+        self.boundaries.cross(f"before {key}")
+        name = f"{key}.{uuid.uuid4().hex}"
+        (self.folder / name).write_text("done")
+        self.boundaries.cross(f"after {key}")
+        return name
+
+    def find(self, key: str) -> str | None:
+        self.boundaries.cross(f"look for {key}")
+        return next((path.name for path in self.folder.glob(f"{key}.*")), None)
+
+    async def until(self, name: str) -> None:
+        while not (self.folder / name).exists():
+            await asyncio.sleep(0.01)
+
+
+class Counted(Session):
+    """A session that tells of each statement of an execution."""
+
+    boundaries: Boundaries
+    names = frozenset(
+        {"load_checkpoints", "load_failures", "checkpoint", "intend", "confirm", "complete", "fail", "retry"}
+        | {"lock_held", "open_wait", "find_event", "settle_wait", "suspend"}
+    )
+
+    async def maybe(self, name: str, *args: object) -> Row | None:
+        with self._told(name):
+            return await super().maybe(name, *args)
+
+    async def one(self, name: str, *args: object) -> Row:
+        with self._told(name):
+            return await super().one(name, *args)
+
+    async def none(self, name: str, *args: object) -> None:
+        with self._told(name):
+            await super().none(name, *args)
+
+    async def many(self, name: str, *args: object) -> list[Row]:
+        with self._told(name):
+            rows = await super().many(name, *args)
+        if name == "claim" and rows:
+            self.boundaries.cross("after claim")
+        return rows
+
+    @contextlib.contextmanager
+    def _told(self, name: str) -> Any:
+        if name in self.names:
+            self.boundaries.cross(f"before {name}")
+        yield
+        if name in self.names:
+            self.boundaries.cross(f"after {name}")
+
+
+class CountedDatabase(Database):
+    boundaries: Boundaries
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Session]:
+        async with super().session() as plain:
+            counted = Counted(plain.connection, self.statements)
+            counted.boundaries = self.boundaries
+            yield counted
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Session]:
+        async with super().transaction() as session:
+            yield session
+            self.boundaries.cross("before commit")
+        self.boundaries.cross("after commit")
+
+
+# Workflows -------------------------------------------------------------------------------------------------------------------
+
+
+@workflow("effects", retry=Retry(attempts=3, initial=timedelta(0)))
+async def effects(run: Run, _: None) -> list[str]:
+    world: World = run.resources
+    await run.step("prepare", prepare, world)
+    first = await run.effect(
+        "announce", key=f"announce-{run.id}", find=finder(world, "announce"), act=actor(world, "announce"), returns=str
+    )
+    await run.sleep("pause", timedelta(0))
+    await run.step("stumble", stumble, world)
+    second = await run.effect("deliver", key=f"deliver-{run.id}", find=finder(world, "deliver"), act=actor(world, "deliver"), returns=str)
+    return [first, second]
+
+
+async def prepare(world: World) -> None:
+    world.note("prepare")
+
+
+async def stumble(world: World) -> None:
+    """Fails the first time, so that a retry is among the boundaries."""
+    if not (world.folder / "stumbled").exists():
+        world.note("stumbled")
+        raise TemporaryError("not yet", delay=timedelta(0))
+
+
+def finder(world: World, key: str) -> Any:
+    async def find() -> str | None:
+        return world.find(key)
+
+    return find
+
+
+def actor(world: World, key: str) -> Any:
+    async def act() -> str:
+        return world.act(key)
+
+    return act
+
+
+@workflow("three-steps", retry=Retry(attempts=3, initial=timedelta(0)))
+async def three_steps(run: Run, _: None) -> int:
+    """The middle step lasts until a file says otherwise."""
+    world: World = run.resources
+    await run.step("first", first_step, world)
+    await run.step("hold", hold, world)
+    await run.step("last", last_step, world)
+    return os.getpid()
+
+
+async def first_step(world: World) -> int:
+    world.note("first")
+    return os.getpid()
+
+
+async def hold(world: World) -> int:
+    world.note("hold")
+    await world.until("released")
+    return os.getpid()
+
+
+async def last_step(world: World) -> int:
+    world.note("last")
+    return os.getpid()
+
+
+@workflow("crasher")
+async def crasher(run: Run, _: None) -> None:
+    """Kills whoever runs it."""
+    await run.step("crash", crash, run.resources)
+
+
+async def crash(world: World) -> None:
+    world.note("crash")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@workflow("blocker")
+async def blocker(run: Run, seconds: float) -> int:
+    return await run.step("block", block, run.resources, seconds)
+
+
+async def block(world: World, seconds: float) -> int:
+    """Blocks the event loop, as careless code does."""
+    world.note("block")
+    time.sleep(seconds)
+    return os.getpid()
+
+
+# A worker's life --------------------------------------------------------------------------------------------------------------
+
+
+async def work(orders: Orders) -> None:
+    world = World(Path(orders.world), Boundaries(orders.kill_at))
+    known = Workflows()
+    for function in (effects, three_steps, crasher, blocker):
+        known.add(function)
+    durations = (timedelta(seconds=s) for s in (orders.lease, orders.heartbeat, orders.grace))
+    lease = Lease(*durations, crash_limit=orders.crash_limit, restart=timedelta(seconds=orders.restart))
+    database = CountedDatabase(orders.url, direct=None if orders.presence else NOWHERE, size=4)
+    database.boundaries = world.boundaries
+    await database.open()
+    runner = Runner(
+        database,
+        known,
+        name=orders.name,
+        queues=(orders.queue,),
+        concurrency=orders.concurrency,
+        lease=lease,
+        poll=timedelta(seconds=orders.poll),
+        drain=timedelta(seconds=orders.drain),
+        resources=world,
+    )
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, runner.stop)
+    world.note(f"owner-{runner.owner}")
+    await runner.run()
+    await database.close()
+    (world.folder / "boundaries").write_text("\n".join(world.boundaries.passed))
+
+
+def nursery() -> None:
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries the children
+    for line in sys.stdin:
+        orders = Orders(**json.loads(line))
+        pid = os.fork()
+        if pid == 0:
+            live(orders)
+        print(pid, flush=True)
+
+
+def live(orders: Orders) -> None:
+    """The rest of a forked child's life; it never returns into the nursery."""
+    code = 1
+    try:
+        os.close(0)
+        log = os.open(Path(orders.world) / f"log-{os.getpid()}", os.O_WRONLY | os.O_CREAT)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+        asyncio.run(work(orders))
+        code = 0
+    except BaseException:  # noqa: BLE001 (the border of a process)
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    nursery()

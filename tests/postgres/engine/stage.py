@@ -1,0 +1,138 @@
+"""The stage on which the engine's guarantees are tested: runners in this process, worker processes, and patience with a deadline."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import UUID
+
+import pytest
+
+from suture.engine import Database, Engine, Execution, Lease, Retry, Runner, Workflows
+from tests.postgres.engine.sample_worker import Orders
+
+PACKAGES = ("suture.engine", "suture.remediation")
+QUICK = Retry(attempts=3, initial=timedelta(0))
+"""Tries again at once."""
+
+LEASE = Lease(grace=timedelta(seconds=0.1), restart=timedelta(0))
+"""Of a Postgres that may have started just now: the tests' own."""
+
+T = TypeVar("T")
+
+
+@asynccontextmanager
+async def running(database: Database, *functions: Any, **options: Any) -> AsyncIterator[Runner]:
+    """A runner in this process that knows `functions`."""
+    known = Workflows()
+    for function in functions:
+        known.add(function)
+    settings = {
+        "name": "here",
+        "poll": timedelta(seconds=0.05),
+        "lease": LEASE,
+        "drain": timedelta(0),
+    } | options
+    runner = Runner(database, known, **settings)
+    life = asyncio.create_task(runner.run())
+    try:
+        yield runner
+    finally:
+        runner.stop()
+        await asyncio.wait_for(life, 20)
+
+
+async def eventually(look: Callable[[], Awaitable[T]], *, within: float = 10.0, what: str = "it") -> T:
+    """The first true answer of `look`; fails when there is none in time."""
+    end = asyncio.get_running_loop().time() + within
+    while not (answer := await look()):
+        if asyncio.get_running_loop().time() > end:
+            pytest.fail(f"{what} did not happen within {within:g} s")
+        await asyncio.sleep(0.01)
+    return answer
+
+
+async def ended(engine: Engine, id_: UUID, *, within: float = 10.0) -> Execution:
+    async def look() -> Execution | None:
+        found = await engine.get(id_)
+        return found if found.finished_at else None
+
+    return await eventually(look, within=within, what=f"the end of {id_}")
+
+
+async def reached(engine: Engine, id_: UUID, status: str, *, within: float = 10.0) -> Execution:
+    async def look() -> Execution | None:
+        found = await engine.get(id_)
+        return found if found.status == status else None
+
+    return await eventually(look, within=within, what=f"{status} of {id_}")
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A worker process."""
+
+    pid: int
+    world: Path
+
+    def kill(self) -> None:
+        self.signal(signal.SIGKILL)
+
+    def signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    @property
+    def alive(self) -> bool:
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        return True
+
+    async def gone(self, *, within: float = 10.0) -> None:
+        async def look() -> bool:
+            return not self.alive
+
+        await eventually(look, within=within, what=f"the end of process {self.pid}")
+
+    def log(self) -> str:
+        return (self.world / f"log-{self.pid}").read_text()
+
+
+class Workers:
+    """The worker processes of one test."""
+
+    def __init__(self, nursery: "subprocess.Popen[str]", url: str, world: Path) -> None:
+        self._nursery, self._url, self.world = nursery, url, world
+        self.started: list[Worker] = []
+
+    def start(self, **orders: Any) -> Worker:
+        given = Orders(**({"url": self._url, "world": str(self.world)} | orders))
+        assert self._nursery.stdin
+        assert self._nursery.stdout
+        self._nursery.stdin.write(json.dumps(asdict(given)) + "\n")
+        self._nursery.stdin.flush()
+        worker = Worker(int(self._nursery.stdout.readline()), Path(given.world))
+        self.started.append(worker)
+        return worker
+
+    def notes(self, name: str) -> list[int]:
+        """The processes that were there, in order."""
+        path = self.world / name
+        return [int(line) for line in path.read_text().split()] if path.exists() else []
+
+    async def noted(self, name: str, *, times: int = 1, within: float = 10.0) -> list[int]:
+        async def look() -> list[int]:
+            return found if len(found := self.notes(name)) >= times else []
+
+        return await eventually(look, within=within, what=f"{times} of {name}")
+
+    def release(self) -> None:
+        (self.world / "released").touch()

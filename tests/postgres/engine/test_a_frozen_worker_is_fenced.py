@@ -1,0 +1,143 @@
+"""I2, I3: a claim raises the epoch; whoever holds an older one can change nothing. An owner is one life of one process."""
+
+import signal
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from suture.engine.claim import Claim
+from suture.engine.ids import uuid7
+from suture.engine.lease import beat, sweep
+from suture.engine.records import Failure
+from suture.errors import LeaseLost
+from tests.postgres.engine.stage import LEASE, ended
+
+NOW = datetime.now(UTC)
+WRITES = {
+    "checkpoint": lambda c: c.checkpoint("late", 1, kind="step", attempts=1, started_at=NOW),
+    "complete": lambda c: c.complete("late"),
+    "fail": lambda c: c.fail(Failure("Late", "late")),
+    "retry": lambda c: c.retry(Failure("Late", "late", "late"), delay=timedelta(0), step_attempts=1, attempt=2),
+    "finish_cancel": lambda c: c.finish_cancel(),
+    "wait": lambda c: c.wait("late", event="never", timeout=timedelta(days=1)),
+    "intend": lambda c: c.intend("late", kind="late", key="late"),
+    "confirm": lambda c: c.confirm("kept", "late", kind="kept", key="kept", attempts=1, started_at=NOW),
+}
+READS = {"checkpoints", "failures"}
+TABLES = (
+    "workflow_executions",
+    "operation_outputs",
+    "operation_failures",
+    "workflow_waits",
+    "events",
+    "effects",
+    "timeline",
+    "dead_letters",
+)
+
+
+async def everything(psql):
+    return {table: await psql.fetch(f"select * from suture.{table} order by 1, 2") for table in TABLES}
+
+
+def test_the_writes_below_are_all_that_a_claim_has():
+    public = {name for name, value in vars(Claim).items() if not name.startswith("_") and callable(value)}
+    assert public == set(WRITES) | READS
+
+
+@pytest.mark.parametrize("heir", [True, False], ids=["while an heir runs it", "while it waits for an heir"])
+@pytest.mark.parametrize("write", WRITES)
+async def test_a_worker_that_wakes_after_its_lease_can_change_nothing(engine, database, psql, take, pass_time, write, heir):
+    task = (await engine.enqueue("anything", None, actor="test")).execution
+    frozen = await take("frozen")
+    assert await frozen.intend("kept", kind="kept", key="kept") == ("ours", None)
+    await engine.cancel(task.id, actor="anna") if write == "finish_cancel" else None
+    await pass_time(31)  # the lease was 30 s
+    if write == "finish_cancel":
+        await psql.execute("update suture.workflow_executions set cancel_requested_by = null")  # or recovery would cancel it
+    assert await sweep(database, lease=LEASE) == 1
+    if heir:
+        assert (await take("heir")).epoch == frozen.epoch + 1
+        await psql.execute("update suture.workflow_executions set cancel_requested_by = 'anna'")
+    before = await everything(psql)
+
+    with pytest.raises(LeaseLost):
+        await WRITES[write](frozen)
+
+    assert await everything(psql) == before
+
+
+async def test_an_owner_is_not_enough_the_epoch_counts(engine, database, take, pass_time):
+    """The same process loses an execution and claims it again: its older claim is fenced all the same."""
+    await engine.enqueue("anything", None, actor="test")
+    owner = uuid7()
+    old = await take(owner=owner)
+    await pass_time(31)
+    await sweep(database, lease=LEASE)
+    new = await take(owner=owner)
+
+    with pytest.raises(LeaseLost):
+        await old.checkpoint("late", 1, kind="step", attempts=1, started_at=NOW)
+
+    found = await beat(database, owner, [old, new], lease=LEASE)
+    assert found.lost == [old]
+    await new.complete("in time")
+
+
+async def test_a_heartbeat_renews_for_the_holder_alone(engine, database, take, pass_time, psql):
+    await engine.enqueue("anything", None, actor="test")
+    frozen = await take()
+    await pass_time(31)
+    await sweep(database, lease=LEASE)
+    heir = await take()
+    expires = await psql.fetchval("select lease_expires from suture.workflow_executions")
+
+    assert (await beat(database, frozen.owner, [frozen], lease=LEASE)).lost == [frozen]
+    assert await psql.fetchval("select lease_expires from suture.workflow_executions") == expires
+    assert (await beat(database, heir.owner, [heir], lease=LEASE)).lost == []
+    assert await psql.fetchval("select lease_expires from suture.workflow_executions") > expires
+
+
+async def test_handing_back_with_an_old_epoch_takes_nothing_from_the_heir(engine, database, take, pass_time):
+    task = (await engine.enqueue("anything", None, actor="test")).execution
+    owner = uuid7()
+    old = await take(owner=owner)
+    await pass_time(31)
+    await sweep(database, lease=LEASE)
+    await take(owner=owner)
+    assert await database.many("hand_back", owner, [task.id], [old.epoch], "worker", "late") == []
+    assert (await engine.get(task.id)).status == "running"
+
+
+async def test_a_process_that_is_stopped_past_its_lease_and_continued_changes_nothing(engine, workers, psql):
+    task = (await engine.enqueue("three-steps", None, actor="test")).execution
+    frozen = workers.start(name="frozen", lease=0.6, heartbeat=0.2)
+    await workers.noted("hold")
+    frozen.signal(signal.SIGSTOP)
+    heir = workers.start(name="heir", lease=0.6, heartbeat=0.2)
+    await workers.noted("hold", times=2)
+    workers.release()
+    done = await ended(engine, task.id)
+    before = await everything(psql)
+
+    frozen.signal(signal.SIGCONT)
+    frozen.signal(signal.SIGTERM)
+    await frozen.gone()
+
+    assert done.status == "completed"
+    assert done.output == heir.pid
+    assert workers.notes("last") == [heir.pid]
+    assert await everything(psql) == before
+
+
+async def test_an_owner_is_another_in_every_life_of_a_process(engine, workers, psql):
+    """A restarted pod keeps its name and is somebody else."""
+    for _ in range(3):
+        worker = workers.start(name="pod-0")
+        while len(await psql.fetch("select from suture.workers where stopped_at is null")) == 0:
+            pass
+        worker.signal(signal.SIGTERM)
+        await worker.gone()
+    rows = await psql.fetch("select id, name from suture.workers")
+    assert len({row["id"] for row in rows}) == 3
+    assert {row["name"] for row in rows} == {"pod-0"}
