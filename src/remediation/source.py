@@ -183,6 +183,10 @@ class _Repository:
         for depth, layer in enumerate(chain):
             names = {document.name, _rename(chain[depth:], document.name), _rename(chain[depth + 1 :], document.name)}
             if place := self._replicas(layer, names, change) or self._patch(layer, names, change):
+                if change.operation == "remove":
+                    raise EditRefused(
+                        f"{place.path} patches {change.path}: without the patch the base's value would show. Edit it by hand."
+                    )
                 return place
             _refuse_replacement(layer, steps)
         others = sorted({c[0].path for c in self.chains if path in self._leaves(c[-1])} - {chain[0].path})
@@ -224,7 +228,8 @@ class _Repository:
             for operations in loaded:
                 _refuse_json_patch(operations, steps, layer.path)
             for document in found:
-                if any(s.kind == "index" for s in steps) or not holds(content, document=document.index, path=document.prefix + steps):
+                _refuse_place(content, document, steps, layer.path)
+                if not holds(content, document=document.index, path=document.prefix + steps):
                     continue
                 inner = change.model_copy(update={"object": f"{kind}/{document.namespace}/{document.name}"})
                 return _file(where, inner) if isinstance(where, str) else _inline(layer.path, where, inner)
@@ -331,6 +336,13 @@ def _refuse_json_patch(operations: JsonValue, steps: Path, path: str) -> None:
         parts = [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:] if not re.fullmatch(r"\d+|-", part)]
         if parts and parts == keys[: len(parts)]:
             raise EditRefused(f"The JSON patch of {pointer} in {path} sets {show(steps)}: edit that patch by hand.")
+
+
+def _refuse_place(content: bytes, document: Document, steps: Path, path: str) -> None:
+    """A patch merges its lists by name: which of its items the third one of the cluster is cannot be told."""
+    at = next((at for at, step in enumerate(steps) if step.kind == "index"), None)
+    if at is not None and holds(content, document=document.index, path=document.prefix + steps[:at]):
+        raise EditRefused(f"A patch in {path} touches {show(steps[:at])}: name the item by its name, not by its place.")
 
 
 def _refuse_replacement(layer: _Layer, steps: Path) -> None:
@@ -491,7 +503,23 @@ class _Template:
                 raise EditRefused(
                     f"{self._path} is a template that cannot be read without rendering it: edit its values by hand."
                 ) from None
+        if found:
+            self._refuse_elsewhere()
         return [self._resolved(document, change) for document in found]
+
+    def _refuse_elsewhere(self) -> None:
+        """Values that come from the chart around this one, or from an object of Flux or Argo CD, win over every file that is seen here."""
+        parent, kind = posixpath.split(posixpath.dirname(self._folder))
+        if kind == "charts" and parent in self._tree.charts:
+            raise EditRefused(f"{self._folder} is a part of the chart {parent or 'above'}, which sets its values: edit them by hand.")
+        for path, data in sorted(self._tree.files.items()):
+            if re.search(rb"^kind:\s*(HelmRelease|Application|ApplicationSet|HelmChart)\b", data, re.MULTILINE) and self._names_us(data):
+                raise EditRefused(f"{path} deploys the chart {self._chart} and may set its values: edit them there by hand.")
+
+    def _names_us(self, data: bytes) -> bool:
+        return any(
+            re.search(rb"(?<![\w-])" + re.escape(name.encode()) + rb"(?![\w-])", data) for name in {self._chart, self._folder} if name
+        )
 
     def _mark(self, found: re.Match[str], source: str) -> str:
         action = found[1]

@@ -243,6 +243,26 @@ def test_a_value_that_two_templates_read_is_refused() -> None:
         locate(files, change("spec.template.spec.containers[name=app].env[name=SIZE].value", "1Gi", target=WEB, before="128Mi"))
 
 
+def test_values_that_are_set_elsewhere_are_refused() -> None:
+    path = "spec.template.spec.containers[name=app].env[name=SIZE].value"
+    release = "kind: HelmRelease\nmetadata: {name: shop}\nspec: {chart: {spec: {chart: ./chart}}, values: {memory: 1Gi}}\n"
+    with pytest.raises(EditRefused, match=r"release\.yaml deploys the chart"):
+        locate(repository(**CHART, release=release), change(path, "256Mi", target=WEB, before="128Mi"))
+
+    inner = {name.replace("chart__", "umbrella__charts__shop__"): text for name, text in CHART.items()}
+    with pytest.raises(EditRefused, match="part of the chart umbrella"):
+        locate(repository(**inner, umbrella__Chart="name: umbrella\n"), change(path, "256Mi", target=WEB, before="128Mi"))
+
+
+def test_a_patch_is_neither_removed_nor_entered_by_place() -> None:
+    files = overlays(prod__kustomization=OVERLAYS["prod__kustomization"] + "patches:\n- path: more.yaml\n", prod__more=PATCH)
+
+    with pytest.raises(EditRefused, match="the base's value would show"):
+        locate(files, change(MEMORY, None, operation="remove"))
+    with pytest.raises(EditRefused, match="not by its place"):
+        locate(files, change(MEMORY.replace("[name=app]", "[0]"), "1Gi"))
+
+
 @pytest.mark.parametrize("reference", ["../../../etc/passwd.yaml", "https://example.com/x?ref=main", "/abs.yaml", "../prod"])
 def test_a_reference_out_of_the_repository_leads_nowhere(reference: str) -> None:
     files = overlays(prod__kustomization=f"namespace: prod\nresources: ['{reference}']\n")
