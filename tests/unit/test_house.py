@@ -13,6 +13,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # The borders where everything must be caught, each with its reason. Anywhere else an unknown failure has to travel on.
 CATCHES_EVERYTHING = {
+    "src/api/door.py": "a request is somebody's text: what nobody foresaw is logged whole and answered masked",
+    "src/cli/main.py": "a person reads it: a fault of ours ends in a sentence, not in a traceback",
+    "src/engine/pulse.py": "a thread that dies in silence would cost every lease of its process",
     "src/engine/run.py": "a step is somebody's code: any failure of it is a value to be retried or recorded",
     "src/engine/runner.py": "a workflow is somebody's code: any failure of it ends its own execution and no other",
     "src/operator/keeper.py": "an object is somebody's text: what it makes fail must not stop the objects behind it",
@@ -20,7 +23,7 @@ CATCHES_EVERYTHING = {
 
 # Folders of a person or of a workplace; those that every Linux has are no secret of one machine.
 OF_ONE_MACHINE = re.compile(r"(?<![\w.])/(?:work|root|home/\w+|Users/\w+)/[\w.-]+")
-LEFT_OPEN = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XXX)\b")
+LEFT_OPEN = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
 
 VIOLATIONS = {
     "Layers": ("errors.py", "import suture.telemetry"),
@@ -75,8 +78,10 @@ def test_everything_is_caught_only_at_the_named_borders():
 
 
 def catches_everything(path: Path) -> bool:
+    """What is raised again at the end, after tidying up, was not caught."""
     handlers = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ExceptHandler)]
-    return any(handler.type is None or names(handler.type) & {"Exception", "BaseException"} for handler in handlers)
+    kept = [handler for handler in handlers if not (isinstance(last := handler.body[-1], ast.Raise) and last.exc is None)]
+    return any(handler.type is None or names(handler.type) & {"Exception", "BaseException"} for handler in kept)
 
 
 def names(expression: ast.expr) -> set[str]:
