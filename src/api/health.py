@@ -3,15 +3,14 @@
 Each look at the rows has a time limit of its own, after which the statement is cancelled: a monitor must not hurt what it watches.
 """
 
-import asyncio
-from collections.abc import Awaitable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Response
 from pydantic import Field
 
 from suture.api import metrics
 from suture.api.gateway import Gateway, Here, Viewer
+from suture.api.patience import within
 from suture.api.problems import documented, plainly
 from suture.api.shapes import Shape
 from suture.engine import Health
@@ -21,8 +20,6 @@ router = APIRouter(tags=["health"])
 
 STATEMENTS_LIMIT = 5.0  # seconds for all the numbers of a page
 PROBE_LIMIT = 2.0  # seconds; the kubelet's own patience is 1 to 3
-
-T = TypeVar("T")
 
 
 class Numbers(Shape):
@@ -56,7 +53,7 @@ async def ready(gateway: Here) -> Alive:
     """Whether requests should come here: Postgres answers, and the process is not about to stop."""
     if gateway.draining:
         raise ServiceUnavailable("This gateway is about to stop.")
-    await bounded(gateway.engine.ping(), PROBE_LIMIT)
+    await within(PROBE_LIMIT, gateway.engine.ping())
     return Alive(status="ready")
 
 
@@ -79,20 +76,11 @@ async def prometheus(_by: Viewer, gateway: Here) -> Response:
 @router.get("/scale/{queue}", responses=documented(401, 403, 422, 503))
 async def scale(_by: Viewer, queue: Annotated[str, Path(max_length=63, pattern=r"^[^\x00]+$")], gateway: Here) -> Scale:
     """How much work a queue has, for KEDA's metrics-api scaler (`valueLocation: value`)."""
-    depth = await bounded(gateway.engine.database.many("depth"), STATEMENTS_LIMIT)
+    depth = await within(STATEMENTS_LIMIT, gateway.engine.database.many("depth"))
     busy = (row["count"] for row in depth if row["queue"] == queue and row["status"] in {"enqueued", "running"})
     return Scale(queue=queue, value=sum(busy))
 
 
 async def look(gateway: Gateway) -> Health:
     """Raises: DatabaseUnavailable, also when it takes too long."""
-    return await bounded(gateway.engine.health(), STATEMENTS_LIMIT)
-
-
-async def bounded(reading: Awaitable[T], limit: float) -> T:
-    """What `reading` gives within `limit` seconds; else it is cancelled, in Postgres too."""
-    try:
-        async with asyncio.timeout(limit):
-            return await reading
-    except TimeoutError:
-        raise DatabaseUnavailable(f"Postgres did not answer within {limit:g} seconds.") from None
+    return await within(STATEMENTS_LIMIT, gateway.engine.health())

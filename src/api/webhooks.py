@@ -4,7 +4,6 @@ A sender drops what it is refused with 4xx, and PagerDuty switches a subscriptio
 alone, our own trouble is 503. What PagerDuty's envelopes mean is in `pagerduty`.
 """
 
-import asyncio
 import json
 from typing import NamedTuple
 from uuid import UUID
@@ -14,12 +13,13 @@ from fastapi import APIRouter, Request, Response
 from suture.api import pagerduty
 from suture.api.gateway import Gateway, Here
 from suture.api.pagerduty import PROVIDER, Event
+from suture.api.patience import within
 from suture.api.problems import documented
 from suture.api.shapes import Shape
 from suture.api.signatures import is_signed
 from suture.api.tasks import labels_of, withdraw
 from suture.engine import LIVE, Execution, Session
-from suture.errors import Conflict, DatabaseUnavailable, ServiceUnavailable, Unauthenticated
+from suture.errors import Conflict, ServiceUnavailable, Unauthenticated
 from suture.remediation.incident import WORKFLOW, Workload, is_asking
 from suture.remediation.records import DeliveryState
 
@@ -49,11 +49,7 @@ async def receive_pagerduty(request: Request, response: Response, gateway: Here)
     """A V3 subscription's events, signed with its secret. The same delivery, or event, again changes nothing (200)."""
     body = await request.body()
     _check(gateway, body, b",".join(_raw(request, b"x-pagerduty-signature")))
-    try:
-        async with asyncio.timeout(ANSWER_LIMIT):
-            receipt = await _admit(gateway, request, body)
-    except TimeoutError:
-        raise DatabaseUnavailable(f"Postgres did not commit within {ANSWER_LIMIT:g} seconds.") from None
+    receipt = await within(ANSWER_LIMIT, _admit(gateway, request, body))
     gateway.traffic.delivered(PROVIDER, receipt.state)
     response.status_code = 200 if receipt.state == "duplicate" else 202
     return receipt
