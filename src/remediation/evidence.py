@@ -129,19 +129,21 @@ class Evidence:
             kinds.setdefault(text(document, "kind"), []).append(document)
         return kinds
 
-    def complete(self, kind: str, namespace: str) -> bool:
-        """Whether the evidence holds objects of this kind there at all: only then is the absence of one a fact."""
-        return bool(self.of_kind(kind, namespace))
-
     # Owners
 
     def top(self, ref: str) -> str:
         """The end of the owner chain: what a person wrote. An owner that is not in the evidence is still named."""
-        seen = {ref}
-        while (owner := self.owner(ref)) and owner not in seen:
-            seen.add(owner)
-            ref = owner
-        return ref
+        if ref not in self._tops:
+            seen, end = {ref}, ref
+            while (owner := self.owner(end)) and owner not in seen:
+                seen.add(owner)
+                end = owner
+            self._tops[ref] = end
+        return self._tops[ref]
+
+    @cached_property
+    def _tops(self) -> dict[str, str]:
+        return {}
 
     def owner(self, ref: str) -> str | None:
         """Who made the object: by its ownerReferences, by the events of its maker, or by the names that Deployments give."""
@@ -176,15 +178,24 @@ class Evidence:
 
     def _deployment_by_hash(self, ref: str, name: str) -> str | None:
         """A ReplicaSet that is not in the evidence: its name is the Deployment's and the hash that its pods carry as a label."""
-        for pod in self.of_kind("Pod", split(ref)[1]):
-            stamp = text(pod, "metadata", "labels", "pod-template-hash")
-            if stamp and name.endswith(f"-{stamp}") and self.owner(reference(pod)) == ref:
-                return f"Deployment/{split(ref)[1]}/{name.removesuffix(f'-{stamp}')}"
-        return None
+        stem, dash, stamp = name.rpartition("-")
+        return f"Deployment/{split(ref)[1]}/{stem}" if dash and (split(ref)[1], stamp) in self._stamps else None
+
+    @cached_property
+    def _stamps(self) -> frozenset[tuple[str, str]]:
+        found = ((text(p, "metadata", "namespace"), text(p, "metadata", "labels", "pod-template-hash")) for p in self.of_kind("Pod"))
+        return frozenset((namespace, stamp) for namespace, stamp in found if stamp)
 
     def pods(self, owner: str) -> list[Object]:
         """The pods at the bottom of a workload's chain."""
-        return [pod for pod in self.of_kind("Pod", split(owner)[1]) if self.top(reference(pod)) == owner]
+        return self._pods.get(owner, [])
+
+    @cached_property
+    def _pods(self) -> Mapping[str, list[Object]]:
+        pods: dict[str, list[Object]] = {}
+        for pod in self.of_kind("Pod"):
+            pods.setdefault(self.top(reference(pod)), []).append(pod)
+        return pods
 
     def revisions(self, deployment: str) -> list[Object]:
         """The ReplicaSets of a Deployment, oldest revision first."""
@@ -204,8 +215,15 @@ class Evidence:
 
     def logs_of(self, namespace: str, pod: str, container: str) -> list[Log]:
         """The logs of a container that are logs, the previous life first: what ended it stands there."""
-        mine = [log for log in self.logs if (log.namespace, log.pod, log.container) == (namespace, pod, container) and not log.lost]
-        return sorted(mine, key=lambda log: not log.previous)
+        return self._logs.get((namespace, pod, container), [])
+
+    @cached_property
+    def _logs(self) -> Mapping[tuple[str, str, str], list[Log]]:
+        logs: dict[tuple[str, str, str], list[Log]] = {}
+        for log in sorted(self.logs, key=lambda log: not log.previous):
+            if not log.lost:
+                logs.setdefault((log.namespace, log.pod, log.container), []).append(log)
+        return logs
 
     def source(self, ref: str) -> bytes | None:
         """The bytes of the log or note called `ref`."""

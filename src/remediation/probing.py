@@ -10,6 +10,7 @@ from suture.remediation.sightings import Container, Saying, Scene
 
 FIELDS = {"Liveness": "livenessProbe", "Readiness": "readinessProbe", "Startup": "startupProbe"}
 _FAILED = re.compile(r"(?P<kind>Liveness|Readiness|Startup) probe (?:failed|errored)(?: and resulted in unknown)?:?(?P<why>.*)", re.DOTALL)
+_NOBODY = re.compile(r"connection refused|failed to connect|couldn't connect|no response", re.IGNORECASE)
 _REFUSED_PORT = re.compile(r"dial tcp \S*?:(?P<port>\d{1,5}): (?:connect: )?connection refused")
 
 
@@ -56,7 +57,8 @@ class FailingProbe:
 
     @property
     def refused(self) -> bool:
-        return "connection refused" in self.why
+        """Nothing listened, whoever asked: the kubelet, or a program that the probe runs."""
+        return _NOBODY.search(self.why) is not None
 
     def number(self, field: str, default: int) -> int:
         found = whole(self.spec, field)
@@ -90,7 +92,7 @@ def failing_probes(scene: Scene) -> Iterator[FailingProbe]:
 def _matters(container: Container) -> bool:
     if container.gone:
         return True
-    if container.init or container.crashing or not container.status:
+    if container.init or container.crashing or container.recovered or not container.status:
         return False
     if container.waiting and container.waiting != "CrashLoopBackOff":
         return False

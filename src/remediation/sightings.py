@@ -7,16 +7,19 @@ Neighbours: `evidence` below, `causes` above.
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 
 from suture.remediation.citations import quote, quote_bytes
-from suture.remediation.evidence import Evidence, Log, event_count, event_message, involved, reference, split, template_path
+from suture.remediation.evidence import Evidence, Log, event_count, event_message, event_time, involved, reference, split, template_path
 from suture.remediation.incident import Citation
 from suture.remediation.paths import ABSENT, Object, Pick, Step, join, lookup, mapping, maps, text, whole
 
 _FIELD_PATH = re.compile(r"spec\.(containers|initContainers|ephemeralContainers)\{([^}]*)\}")
 GROUPS = ("initContainers", "containers")
+RECOVERED = timedelta(minutes=15)
+"""Longer than the longest pause between two restarts (five minutes) and the ten after which the kubelet forgets about a crash."""
 
 
 class Scene:
@@ -28,7 +31,7 @@ class Scene:
     @cached_property
     def containers(self) -> list["Container"]:
         """Every container of every pod, init containers first; then those of pods that are gone."""
-        present = [c for pod in self.evidence.of_kind("Pod") for c in _of_pod(self, pod)]
+        present = [c for pod in self.evidence.of_kind("Pod") if not _is_over(self.evidence, pod) for c in _of_pod(self, pod)]
         return [*present, *_gone(self)]
 
     @cached_property
@@ -38,7 +41,21 @@ class Scene:
 
     def of_owner(self, owner: str) -> list["Container"]:
         """The containers of a workload's pods."""
-        return [c for c in self.containers if c.owner == owner]
+        return self._owned.get(owner, [])
+
+    @cached_property
+    def _owned(self) -> dict[str, list["Container"]]:
+        owned: dict[str, list[Container]] = {}
+        for container in self.containers:
+            owned.setdefault(container.owner, []).append(container)
+        return owned
+
+    @cached_property
+    def now(self) -> datetime | None:
+        """The newest time that the evidence tells: when it was taken, or shortly before."""
+        beats = (text(c, "lastHeartbeatTime") for n in self.evidence.of_kind("Node") for c in maps(n, "status", "conditions"))
+        times = (*beats, *(event_time(e) for e in self.evidence.of_kind("Event")))
+        return max((t for t in map(moment, times) if t is not None), default=None)
 
     def refused(self) -> Iterator["Saying"]:
         """What controllers were told when they could not create pods."""
@@ -149,7 +166,18 @@ class Container:
         if self.probed_to_death and self.exit_code in (0, 137, 143):
             return False
         failed = self.exit_code not in (None, 0)
-        return failed and not (self.running and self.ready and self.restarts == 0)
+        return failed and not self.recovered and not (self.running and self.ready and self.restarts == 0)
+
+    @property
+    def recovered(self) -> bool:
+        """It has been ready for so long that how it began no longer matters."""
+        since, now = moment(text(self.status, "state", "running", "startedAt")), self.scene.now
+        return self.ready and since is not None and now is not None and now - since > RECOVERED
+
+    @property
+    def spoke_last(self) -> bool:
+        """Its log may hold why it ended: it ended with a complaint, or nothing but events and logs tells of it."""
+        return self.exit_code != 0 and (self.crashing or self.gone or not self.status)
 
     @cached_property
     def broken(self) -> bool:
@@ -244,6 +272,27 @@ def _nameless_logs(container: Container) -> list[Log]:
 
 def _named(items: list[Object], name: str) -> Object:
     return next((item for item in items if text(item, "name") == name), {})
+
+
+def moment(written: str) -> datetime | None:
+    """A time of the API; None where it is none."""
+    try:
+        found = datetime.fromisoformat(written)
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else None
+
+
+def _is_over(evidence: Evidence, pod: Object) -> bool:
+    """The pod says nothing about now: it is being deleted, its Job is complete, or it failed and has been replaced."""
+    ref = reference(pod)
+    if text(pod, "metadata", "deletionTimestamp"):
+        return True
+    job = evidence.get(evidence.owner(ref) or "")
+    if text(job, "kind") == "Job":
+        return any(text(c, "type") == "Complete" and text(c, "status") == "True" for c in maps(job, "status", "conditions"))
+    others = [p for p in evidence.pods(evidence.top(ref)) if p is not pod and text(p, "status", "phase") == "Running"]
+    return text(pod, "status", "phase") == "Failed" and bool(others)
 
 
 def _of_pod(scene: Scene, pod: Object) -> Iterator[Container]:

@@ -20,16 +20,30 @@ _NO_ANSWER = re.compile(
     rb"|EHOSTUNREACH|connection reset"
     rb"|could not connect to server|the database system is (?:starting up|shutting down)|server is not ready|timed out)[^\n]{0,300}"
 )
+_NO_RESOLVER = re.compile(rb"(?im)^[^\n]{0,400}?(?:temporary failure in name resolution|EAI_AGAIN|server misbehaving)[^\n]{0,300}")
 _LOCAL = re.compile(rb"localhost|127\.0\.0\.1|\[::1\]|://0\.0\.0\.0")
 
 
 def findings(scene: Scene) -> Iterator[Finding]:
     for container in scene.containers:
-        if container.exit_code == 0 or not (container.crashing or container.gone):
+        if not container.spoke_last:
             continue
+        yield from _no_resolver(container)
         logged = container.find(_NO_ANSWER)
         if logged is not None and not _LOCAL.search(logged[1][0]):
             yield from _finding(container, quote_line(*logged, "nothing answers"))
+
+
+def _no_resolver(container: Container) -> Iterator[Finding]:
+    """Names are not resolved at all: the cluster's DNS is down, the name itself may be right."""
+    logged = container.find(_NO_RESOLVER)
+    if logged is not None:
+        yield Finding(
+            code="DependencyNotReady", object=container.owner, container=container.name or None,
+            sentence=f"Container {container.name} of {container.owner} ends at once: the cluster's name service does not answer.",
+            confidence=0.8, citations=quote_line(*logged, "no name is resolved, which is another thing than a name that does not exist"),
+            advice="Nothing to change here: look after the cluster's DNS. The pod then starts by itself at its next try.",
+        )  # fmt: skip
 
 
 def _finding(container: Container, cited: tuple[Citation, ...]) -> Iterator[Finding]:

@@ -22,7 +22,7 @@ _GROUPED = ("secret", "configMap", "projected", "emptyDir", "persistentVolumeCla
 
 def findings(scene: Scene) -> Iterator[Finding]:
     for container in scene.containers:
-        if container.exit_code in (0, 126, 127) or not (container.crashing or container.gone or not container.status):
+        if container.init or container.exit_code in (126, 127) or not container.spoke_last:
             continue
         logged = container.find(_DENIED)
         if logged is not None and not _OTHER.search(logged[1][0]) and (path := _path(logged[1][0])):

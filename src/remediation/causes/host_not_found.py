@@ -28,7 +28,7 @@ _HOSTS = re.compile(
 
 def findings(scene: Scene) -> Iterator[Finding]:
     for container in scene.containers:
-        if container.exit_code == 0 or not (container.crashing or container.gone or not container.status):
+        if not container.spoke_last:
             continue
         logged = container.find(_UNKNOWN)
         if logged is not None:

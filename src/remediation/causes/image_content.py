@@ -37,7 +37,7 @@ def _unpacked(container: Container) -> tuple[Citation, ...]:
 
 
 def _run(container: Container) -> tuple[Citation, ...]:
-    if container.exit_code == 0 or not (container.crashing or container.gone):
+    if not container.spoke_last:
         return ()
     logged = container.find(_INCOMPLETE)
     return quote_line(*logged, "a part of the program is not in the image") if logged else ()

@@ -30,6 +30,28 @@ def findings(scene: Scene) -> Iterator[Finding]:
         answer = _answer(container)
         if answer is not None:
             yield _finding(container, answer)
+        elif container.waiting == "ErrImageNeverPull":
+            yield _never_pulled(container)
+
+
+def _never_pulled(container: Container) -> Finding:
+    """Nobody asks a registry: the node has no such image, and the manifest forbids to fetch it."""
+    path = container.source_path("imagePullPolicy")
+    written = container.source_value(path)
+    changes = (
+        (Change(object=container.owner, operation="set", path=path, value="IfNotPresent", before="Never"),) if written == "Never" else ()
+    )
+    return Finding(
+        code="ImageNotFound", object=container.owner, container=container.name or None,
+        sentence=f"Container {container.name} of {container.owner} cannot start: its node has no image {text(container.spec, 'image')}, "
+        "and imagePullPolicy Never keeps it from being fetched.",
+        confidence=0.9,
+        citations=(
+            *container.cite(container.status_path("state.waiting.reason"), "the image is not on the node"),
+            *container.cite_source(path, "and it may not be fetched"),
+        ),
+        changes=changes, advice="" if changes else "Load the image onto the node, or let it be pulled.",
+    )  # fmt: skip
 
 
 def _answer(container: Container) -> Saying | None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from suture.remediation.citations import quote
 from suture.remediation.evidence import reference
 from suture.remediation.incident import Change, Citation, Finding
-from suture.remediation.paths import Object, maps, text
+from suture.remediation.paths import Object, Pick, maps, text
 from suture.remediation.sightings import Container, Saying, Scene
 
 CODES = ("ImagePullDenied",)
@@ -40,7 +40,8 @@ def _answer(container: Container) -> Saying | None:
 def _finding(container: Container, answer: Saying) -> Finding:
     image, named = text(container.spec, "image"), [text(s, "name") for s in maps(container.pod, "spec", "imagePullSecrets")]
     login = _only_login(container)
-    changes, proof = _fixes(container, login) if not named and login is not None else ((), ())
+    absent = [name for name in named if container.evidence.get(f"Secret/{container.namespace}/{name}") is None]
+    changes, proof = _fixes(container, login, absent) if login is not None and len(absent) == len(named) < 2 else ((), ())
     with_what = f"although it presents {', '.join(named)}" if named else "and the pod presents no pull secret"
     return Finding(
         code="ImagePullDenied", object=container.owner, container=container.name or None,
@@ -55,10 +56,15 @@ def _only_login(container: Container) -> Object | None:
     return secrets[0] if len(secrets) == 1 else None
 
 
-def _fixes(container: Container, login: Object) -> tuple[tuple[Change, ...], tuple[Citation, ...]]:
+def _fixes(container: Container, login: Object, absent: list[str]) -> tuple[tuple[Change, ...], tuple[Citation, ...]]:
+    """The only login of the namespace, where the pod names none or one that is not there."""
     name = text(login, "metadata", "name")
+    why = f"{reference(login)} is the only registry login of the namespace, and the pod does not name it"
+    if absent:
+        path = container.pod_source_path("imagePullSecrets", Pick("name", absent[0]), "name")
+        return (Change(object=container.owner, operation="set", path=path, value=name, before=absent[0]),), quote(login, "type", why)
     change = Change(object=container.owner, operation="add", path=container.pod_source_path("imagePullSecrets"), value=[{"name": name}])
-    return (change,), quote(login, "type", f"{reference(login)} is the only registry login of the namespace, and the pod does not name it")
+    return (change,), quote(login, "type", why)
 
 
 def _advice(named: list[str]) -> str:

@@ -72,18 +72,25 @@ def _raise_own_limit(refusal: Refusal, group: str, container: Object, resource: 
 
 
 def _out_of_bounds(refusal: Refusal) -> Finding:
-    """One container that states one number outside of the bounds: the bound is the nearest number that is allowed."""
+    """One container that states one number outside of the bounds: the bound is the nearest number that is allowed.
+
+    A limit that comes down takes a request above it along.
+    """
     resource, bound = refusal.found["resource"], refusal.found["bound"]
     part = "limits" if refusal.found["part"] == "limit" else "requests"
     stated = amount(refusal.found["value"]) or Fraction(0)
     wrong = [(g, c) for g, c in refusal.containers() if amount(mapping(c, "resources", part).get(resource)) == stated]
-    changes: tuple[Change, ...] = ()
-    if len(wrong) == 1 and refusal.found["type"] == "Container" and (part == "requests" or refusal.found["side"] == "minimum"):
+    changes: list[Change] = []
+    if len(wrong) == 1 and refusal.found["type"] == "Container":
         group, container = wrong[0]
-        path = join(template_path(refusal.owner), "spec", group, Pick("name", text(container, "name")), "resources", part, resource)
-        before = mapping(container, "resources", part).get(resource)
-        changes = (Change.model_validate({"object": refusal.owner, "operation": "set", "path": path, "value": bound, "before": before}),)
-    return _finding(refusal, refusal.owner, wrong[0][1] if len(wrong) == 1 else {}, (), changes)
+        request = amount(mapping(container, "resources", "requests").get(resource))
+        along = part == "limits" and request is not None and request > (amount(bound) or request)
+        for side in ("limits", "requests") if along else (part,):
+            path = join(template_path(refusal.owner), "spec", group, Pick("name", text(container, "name")), "resources", side, resource)
+            before = mapping(container, "resources", side).get(resource)
+            change = {"object": refusal.owner, "operation": "set", "path": path, "value": bound, "before": before}
+            changes.append(Change.model_validate(change))
+    return _finding(refusal, refusal.owner, wrong[0][1] if len(wrong) == 1 else {}, (), tuple(changes))
 
 
 def _finding(refusal: Refusal, carrier: str, container: Object, cited: tuple[object, ...], changes: tuple[Change, ...]) -> Finding:

@@ -34,7 +34,7 @@ _WANTED = tuple(
 
 def findings(scene: Scene) -> Iterator[Finding]:
     for container in scene.containers:
-        if container.exit_code == 0 or not (container.crashing or container.gone or not container.status):
+        if not container.spoke_last:
             continue
         for pattern in _WANTED:
             logged = container.find(pattern)

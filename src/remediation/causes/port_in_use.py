@@ -21,7 +21,7 @@ _PORT = re.compile(rb":(\d{2,5})\b(?![:\d.])|port (\d{2,5})\b", re.IGNORECASE)
 
 def findings(scene: Scene) -> Iterator[Finding]:
     for container in scene.containers:
-        if container.exit_code == 0 or not (container.crashing or container.gone or not container.status):
+        if not container.spoke_last:
             continue
         logged = container.find(_TAKEN)
         if logged is not None:

@@ -30,7 +30,7 @@ def findings(scene: Scene) -> Iterator[Finding]:
 def _finding(probe: FailingProbe) -> Iterator[Finding]:
     container = probe.container
     spoken, asked = spoken_ports(container), probe.asked_port
-    if spoken and asked not in spoken:
+    if spoken and (asked not in spoken or _only_itself(spoken[asked])):
         return
     if not spoken and asked is not None and ports_of(container) and asked not in ports_of(container):
         return
@@ -45,6 +45,11 @@ def _finding(probe: FailingProbe) -> Iterator[Finding]:
         citations=(*probe.cite("nothing listens yet"), *probe.cite_spec("the patience that it is given"), *so_far), changes=changes,
         advice="" if changes else "Give it a startupProbe that allows the time that its start needs.",
     )  # fmt: skip
+
+
+def _only_itself(said: tuple[Citation, ...]) -> bool:
+    """It listens where nobody but itself can reach it: waiting longer would not help."""
+    return any("127.0.0.1" in str(c.value) or "localhost" in str(c.value) for c in said)
 
 
 def _fixes(probe: FailingProbe) -> tuple[Change, ...]:

@@ -24,7 +24,7 @@ SETTING = "securityContext.readOnlyRootFilesystem"
 
 def findings(scene: Scene) -> Iterator[Finding]:
     for container in scene.containers:
-        if container.exit_code == 0 or not (container.crashing or container.gone or not container.status):
+        if not container.spoke_last:
             continue
         logged = container.find(_REFUSED)
         if logged is None:
