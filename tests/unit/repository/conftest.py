@@ -1,6 +1,7 @@
 """A real bare repository with a main branch of two commits, and how tests look at it."""
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -14,6 +15,8 @@ class Remote:
 
     def __init__(self, folder: Path) -> None:
         self.path, self._work = folder / "remote.git", folder / "work"
+        if self.path.exists():
+            return
         self.git("init", "--quiet", "--bare", "--initial-branch=main", str(self.path), where=folder)
         self.git("init", "--quiet", "--initial-branch=main", str(self._work), where=folder)
 
@@ -55,9 +58,16 @@ class Remote:
 WEB = b"\xef\xbb\xbfkind: Deployment\r\nimage: web:1\r\n"
 
 
-@pytest.fixture
-def remote(tmp_path: Path) -> Remote:
-    made = Remote(tmp_path)
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("template")
+    made = Remote(folder)
     made.commit({"web.yaml": b"old", "README.md": b"# read me\n", "data/größe.json": b"{}"}, when=1_600_000_000)
     made.commit({"web.yaml": WEB, "other.yml": b"kind: Service\n"})
-    return made
+    return folder
+
+
+@pytest.fixture
+def remote(template: Path, tmp_path: Path) -> Remote:
+    shutil.copytree(template, tmp_path, dirs_exist_ok=True)
+    return Remote(tmp_path)
