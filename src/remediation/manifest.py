@@ -465,18 +465,18 @@ def _is_merge(key: _Node) -> bool:
     return key.text == "<<" and not key.style
 
 
-def _merged(node: _Node, depth: int = 0) -> dict[str, _Node]:
-    found: dict[str, _Node] = {}
-    if depth > DEPTH:
-        return found
-    for source in [value for key, value in node.entries if _is_merge(key)]:
-        for each in source.items if source.kind == "seq" else [source]:
-            target = _deref(each)
-            if target is not None and target.kind == "map":
-                inherited = _merged(target, depth + 1)
-                inherited.update({key.text: value for key, value in target.entries if not _is_merge(key)})
-                found = {**inherited, **found}
-    return found
+def _merged(node: _Node, known: dict[int, dict[str, _Node]] | None = None) -> dict[str, _Node]:
+    """What the node inherits by `<<`; each source is looked at once, however often it is merged."""
+    known = {} if known is None else known
+    if id(node) not in known:
+        found: dict[str, _Node] = {}
+        for source in [value for key, value in node.entries if _is_merge(key)]:
+            for target in map(_deref, source.items if source.kind == "seq" else [source]):
+                if target is not None and target.kind == "map":
+                    own = {key.text: value for key, value in target.entries if not _is_merge(key)}
+                    found = {**_merged(target, known), **own, **found}
+        known[id(node)] = found
+    return known[id(node)]
 
 
 def same(one: object, other: object) -> bool:

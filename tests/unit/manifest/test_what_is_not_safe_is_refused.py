@@ -161,3 +161,13 @@ def test_an_alias_bomb_is_edited_around_and_never_expanded() -> None:
     assert attempt(text, "spec.a", 2) == text.replace("a: 1\n", "a: 2\n", 1).encode()
     with pytest.raises(ManifestUnreadable, match="aliases"):
         attempt(text, "bomb.j", 2)
+
+
+def test_a_bomb_of_merges_is_read_in_time() -> None:
+    chain = "".join(f"  m{n}: &m{n}\n    <<: [*m{n - 1}, *m{n - 1}]\n" for n in range(1, 60))
+    text = HEAD + "  a: 1\nbomb:\n  m0: &m0 {x: 1}\n" + chain
+    began = time.monotonic()
+
+    assert attempt(text, "bomb.m59.x", 2) == text.replace(chain, chain + "    x: 2\n").encode()
+
+    assert time.monotonic() - began < 20
