@@ -54,7 +54,7 @@ def main() -> None:
     except OSError as error:
         _complain(SutureError(f"The system refused: {error.strerror or error}{f' ({error.filename})' if error.filename else ''}."))
         sys.exit(1)
-    except Exception as error:  # noqa: BLE001 (the border to a person: a fault of ours ends in a sentence; its place is for who asks)
+    except Exception as error:  # the border to a person: a fault of ours ends in a sentence; its place is for who asks
         if os.environ.get("SUTURE_LOG_LEVEL") == "debug":
             raise
         _complain(SutureError(f"A fault of Suture itself ({type(error).__name__}: {error}). SUTURE_LOG_LEVEL=debug shows where."))

@@ -80,10 +80,9 @@ class Stage:
 
     @classmethod
     def _new(cls, case: Case, folder: Path, database: Database, database_url: str) -> "Stage":
-        address, token, secret = f"127.0.0.1:{_free_port()}", secrets.token_urlsafe(18), secrets.token_urlsafe(24)
+        token, secret = secrets.token_urlsafe(18), secrets.token_urlsafe(24)
         environ = {
             "SUTURE_DATABASE_URL": database_url,
-            "SUTURE_API_ADDRESS": address,
             "SUTURE_API_TOKENS": f"you:approver={token}",
             "SUTURE_API_PAGERDUTY_SECRET": secret,
             "SUTURE_REPOSITORY_URL": str(folder / "gitops"),
@@ -91,7 +90,7 @@ class Stage:
             "SUTURE_EVIDENCE_RECORDING": str(case.recording),
             "SUTURE_WORKER_HEALTH_ADDRESS": "",
         }
-        return cls(case, folder, Engine(database), Records(database), f"http://{address}", token, environ, secret)
+        return cls(case, folder, Engine(database), Records(database), "", token, environ, secret)
 
     async def post_webhook(self) -> None:
         """Send the bundled webhook as PagerDuty would: signed over its bytes, with an id of its own."""
@@ -105,7 +104,7 @@ class Stage:
     async def answer(self, task: UUID, *, approve: bool, digest: str) -> None:
         """Approve or reject through the gateway, as the page does. An answer that came from the page meanwhile counts."""
         body = {"digest": digest, "reason": "answered in the terminal"}
-        async with httpx.AsyncClient(base_url=self.url, trust_env=False, headers={"Authorization": f"Bearer {self.token}"}) as client:
+        async with self._client() as client:
             answer = await client.post(f"/tasks/{task}/{'approve' if approve else 'reject'}", json=body)
         if not answer.is_success and answer.status_code != httpx.codes.CONFLICT:
             raise ServiceUnavailable(f"The gateway refused the answer: {answer.status_code} {answer.text[:300]}")
@@ -167,24 +166,35 @@ class Stage:
         return _git(self.repository, "rev-parse", "--short", "main").strip()
 
     async def _open_gateway(self) -> None:
-        log = self.folder / "api.log"
-        process = await start("api", environ=self._environ, log=log)
+        """Start the gateway on 8080, or on another port where somebody else is quicker to take it."""
+        try:
+            await self._gateway_at(_free_port(PORT))
+        except SutureError:
+            await self._gateway_at(_free_port(0))
+
+    async def _gateway_at(self, port: int) -> None:
+        self.url, log = f"http://127.0.0.1:{port}", self.folder / "api.log"
+        process = await start("api", environ={**self._environ, "SUTURE_API_ADDRESS": f"127.0.0.1:{port}"}, log=log)
         self._children.append(process)
-        async with httpx.AsyncClient(base_url=self.url, trust_env=False) as client, asyncio.timeout(_START):
+        async with self._client() as client, asyncio.timeout(_START):
             while True:
                 alive(process, what="The gateway", log=log)
                 with contextlib.suppress(httpx.TransportError):
-                    if (await client.get("/readyz")).is_success:
+                    # Only ours knows the token: another server that holds the port is no answer.
+                    if (await client.get("/tasks", params={"limit": 1})).is_success:
                         return
                 await asyncio.sleep(0.05)
+
+    def _client(self) -> httpx.AsyncClient:
+        return httpx.AsyncClient(base_url=self.url, trust_env=False, headers={"Authorization": f"Bearer {self.token}"})
 
     async def _stop_all(self) -> None:
         await asyncio.gather(*(stop(process) for process in self._children))
 
 
-def _free_port() -> int:
-    """8080 where it is free, else one that the kernel picks."""
-    for port in (PORT, 0):
+def _free_port(wanted: int) -> int:
+    """`wanted` where it is free, else one that the kernel picks."""
+    for port in (wanted, 0):
         with contextlib.suppress(OSError), socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(("127.0.0.1", port))
