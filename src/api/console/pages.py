@@ -41,6 +41,7 @@ def frame(title: str, *content: Cell, visitor: Visitor | None = None, here: str 
         tag("meta", name="color-scheme", content="light dark"),
         tag("title", f"{title} · Suture"),
         tag("link", rel="stylesheet", href="/console/console.css"),
+        tag("link", rel="icon", href="/console/icon.svg", type="image/svg+xml"),
         tag("script", src="/console/console.js", defer=True),
     )
     skip = tag("a", "Skip to the content", href="#content", class_="skip")

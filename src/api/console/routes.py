@@ -173,6 +173,11 @@ async def stylesheet() -> Response:
     return _file("console.css", "text/css")
 
 
+@router.get("/icon.svg")
+async def icon() -> Response:
+    return _file("icon.svg", "image/svg+xml")
+
+
 @router.get("/console.js")
 async def script() -> Response:
     return _file("console.js", "text/javascript")

@@ -32,8 +32,8 @@ def page(visitor: Visitor, story: Story, *, now: datetime) -> Markup:
     return frame(
         subject(story.execution),
         tag("section", _summary(story, now), id="summary", data_live=True),
-        tag("section", _decision(visitor, story), id="decision", data_live=True),
         tag("section", _cause(story), id="cause", data_live=True),
+        tag("section", _decision(visitor, story), id="decision", data_live=True),
         tag("section", _steps(story.checkpoints), id="steps", data_live=True),
         tag("section", _timeline(story.timeline), id="timeline", data_live=True),
         tag("section", _raw(story.execution), id="payloads"),
@@ -58,12 +58,12 @@ def _summary(story: Story, now: datetime) -> Markup:
 
 def _facts(execution: Execution, incident: Incident | None, now: datetime) -> Iterator[Markup]:
     facts: list[tuple[str, Cell]] = [
-        ("Task", tag("code", str(execution.id))),
         ("Type", execution.workflow),
         ("Queue", execution.queue),
         ("Created", ago(execution.created_at, now)),
         ("Attempt", str(execution.attempt)),
         ("Step", tag("code", execution.step or "—")),
+        ("Task", tag("code", str(execution.id))),
     ]
     if incident and incident.reference:
         facts.append(("Reported by", join(f"{incident.signal} ", outside(incident.url, incident.reference))))

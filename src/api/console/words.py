@@ -17,7 +17,8 @@ def state(execution: Execution) -> Markup:
         case "waiting" if is_asking(execution.step):
             return badge("needs approval", "ask")
         case "completed":
-            return badge(_outcome(execution), "good")
+            outcome = _outcome(execution)
+            return badge(outcome, "good" if outcome in _WELL else "calm")
         case "error":
             return badge("failed", "bad")
         case "cancelled":
@@ -76,6 +77,10 @@ def _lines(text: str) -> Iterator[Markup]:
 
 
 _TONES = (("+++", "file"), ("---", "file"), ("@@", "hunk"), ("+", "added"), ("-", "removed"))
+
+
+_WELL = frozenset({"done", "proposed", "approved"})
+"""Outcomes that are what somebody hoped for; the others are no failure of the task, only of the hope."""
 
 
 def _outcome(execution: Execution) -> str:
