@@ -5,8 +5,7 @@ act on differences, which a missed event loses. Here an event only says that the
 """
 
 import logging
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import kopf
@@ -14,12 +13,9 @@ import kopf
 from suture.operator.keeper import Keeper
 from suture.operator.resource import GROUP, PLURAL, VERSION, Task
 
-STALE = 120.0
-"""Seconds without a finished look at the rows: then the process is stuck. An outage of Postgres or of the API server ends a look sooner."""
 
-
-def registry(keeper: Keeper, *, beat: Callable[[], float]) -> kopf.OperatorRegistry:
-    """The handlers; `beat` tells when a look ended last, on the monotonic clock."""
+def registry(keeper: Keeper) -> kopf.OperatorRegistry:
+    """The handlers: one logs in, one watches."""
     handlers = kopf.OperatorRegistry()
 
     @kopf.on.login(id="login", registry=handlers)
@@ -32,13 +28,6 @@ def registry(keeper: Keeper, *, beat: Callable[[], float]) -> kopf.OperatorRegis
             keeper.forget(event["object"]["metadata"]["uid"])
         else:
             await keeper.heed(Task.read(event["object"]))
-
-    @kopf.on.probe(id="look", registry=handlers)
-    def look(**_: Any) -> float:
-        age = time.monotonic() - beat()
-        if age > STALE:
-            raise kopf.PermanentError(f"no look at the database has ended for {age:.0f} s")
-        return round(age, 1)
 
     return handlers
 
@@ -78,8 +67,3 @@ def _plain(record: logging.LogRecord) -> bool:
     for name in ("settings", "k8s_skip"):
         record.__dict__.pop(name, None)
     return True
-
-
-def endpoint(address: str) -> str | None:
-    """Where kopf serves the probe; None turns it off."""
-    return f"http://{address}/healthz" if address else None

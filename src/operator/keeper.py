@@ -83,11 +83,12 @@ class Keeper:
                 del self._sharers[known.row.id]
 
     def moved(self, row: Execution) -> list[Known]:
-        """Note that the row moved; the Tasks that show it."""
+        """The Tasks that show the row; those to which it is news are `behind` now."""
         showing = [self.known[uid] for uid in (row.labels.get("uid", ""), *self._sharers.get(row.id, ())) if uid in self.known]
         for known in showing:
             if known.row is None or _younger(row, known.row):
                 known.row = conditions.summarized(row)
+                self.behind.add(known.task.meta.uid)
         return showing
 
     def overdue(self) -> list[Known]:
@@ -293,10 +294,12 @@ def _newer(task: Task, than: Task) -> bool:
 
 
 def _younger(row: Execution, than: Execution) -> bool:
-    """Ids are UUIDv7: a successor has a greater one. An end is never taken back."""
+    """Ids are UUIDv7: a successor has a greater one. An end is never taken back, and the same again is no news."""
     if row.id != than.id:
         return row.id > than.id
-    return not is_terminal(than.status) and row.updated_at >= than.updated_at
+    if is_terminal(than.status) or row.updated_at < than.updated_at:
+        return False
+    return (row.updated_at, row.status, row.step) != (than.updated_at, than.status, than.step)
 
 
 def _tells_more(row: Execution) -> bool:

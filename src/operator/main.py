@@ -7,7 +7,7 @@ Any number of replicas run side by side, without leader, peering or order. What 
 | suture.dev           | tasks                     | get list watch   | as configured | the Tasks                                     |
 | suture.dev           | tasks                     | patch            | as configured | the finalizer                                 |
 | suture.dev           | tasks/status              | patch            | as configured | the mirror                                    |
-| events.k8s.io        | events                    | create           | as configured | the story for `kubectl describe`              |
+| (core)               | events                    | create           | as configured | the story for `kubectl describe`              |
 | (core)               | namespaces                | get              | kube-system   | its uid tells the rows of clusters apart      |
 | apiextensions.k8s.io | customresourcedefinitions | list watch       | cluster       | only without SUTURE_OPERATOR_NAMESPACES: a    |
 |                      |                           |                  |               | resource that is installed later is noticed   |
@@ -16,22 +16,21 @@ It reads no Secret, and writes into metadata nothing but its own finalizer.
 """
 
 import asyncio
-import contextlib
-import os
-import sys
 
 import kopf
 
-from suture import telemetry
 from suture.engine import Database, Engine, Workflows
-from suture.errors import ConfigError
-from suture.operator.handlers import endpoint, quiet, registry
+from suture.operator.handlers import quiet, registry
 from suture.operator.handlers import settings as watching
 from suture.operator.keeper import Keeper
 from suture.operator.mirror import Mirror
 from suture.operator.objects import Objects
+from suture.operator.probes import probes
 from suture.operator.resync import Resync
 from suture.settings import Settings
+
+STUCK = 120.0
+"""Seconds without a finished look at the rows, or comparison: then the process is stuck. An outage ends a look sooner, with a failure."""
 
 
 async def serve(settings: Settings) -> None:
@@ -45,32 +44,20 @@ async def serve(settings: Settings) -> None:
     async with connected as database, Objects.connect(namespaces=chosen.namespaces) as objects:
         keeper = Keeper(Engine(database), objects, Workflows.discover())
         mirror, resync = Mirror(keeper, every=chosen.mirror), Resync(keeper, every=chosen.resync)
-        async with asyncio.TaskGroup() as loops:
+        probed = probes(
+            chosen.health_address,
+            healthy=lambda: mirror.age < STUCK and resync.age < STUCK + chosen.resync.total_seconds(),
+            ready=lambda: mirror.ready,
+        )
+        async with probed, asyncio.TaskGroup() as loops:
             # Before kopf: at its end it cancels every task that is younger than itself, whoever made it.
             others = [loops.create_task(mirror.run(), name="mirror"), loops.create_task(resync.run(), name="resync")]
             await kopf.operator(
-                registry=registry(keeper, beat=lambda: mirror.beat),
+                registry=registry(keeper),
                 settings=watching(namespaces=chosen.namespaces),
                 standalone=True,
                 clusterwide=not chosen.namespaces,
                 namespaces=chosen.namespaces,
-                liveness_endpoint=endpoint(chosen.health_address),
             )
             for other in others:
                 other.cancel()
-
-
-def main() -> None:
-    """Run the process; exit code 2 says that a setting is wrong."""
-    try:
-        settings = Settings.read(os.environ)
-        telemetry.configure(level=settings.log.level, format=settings.log.format)
-        with contextlib.suppress(KeyboardInterrupt):
-            asyncio.run(serve(settings))
-    except ConfigError as error:
-        sys.stderr.write(f"{error}\n")
-        sys.exit(2)
-
-
-if __name__ == "__main__":
-    main()

@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Iterable
 from datetime import timedelta
+from uuid import UUID
 
 from suture.engine import Execution
 from suture.errors import DatabaseUnavailable, NotFound, SutureError
@@ -27,56 +28,66 @@ class Mirror:
     def __init__(self, keeper: Keeper, *, every: timedelta) -> None:
         self._keeper, self._every = keeper, every.total_seconds()
         self._cursor: str | None = None
-        self._unseen: list[Execution] = []
+        self._unseen: dict[UUID, Execution] = {}
         """Rows that moved and whose Tasks could not be asked for yet."""
         self._glanced, self._turn = time.monotonic(), 0
         self._away = False
-        self.beat = time.monotonic()
-        """When a look ended last."""
+        self.ready = False
+        """Whether the last look reached both Postgres and the API server."""
+        self._looked = time.monotonic()
+
+    @property
+    def age(self) -> float:
+        """Seconds since a look ended."""
+        return time.monotonic() - self._looked
 
     async def run(self) -> None:
         """Look for ever."""
         while True:
             await self.look()
-            self.beat = time.monotonic()
+            self._looked = time.monotonic()
             await asyncio.sleep(self._every)
 
     async def look(self) -> None:
         """Mirror what moved since the last look, and try again what is behind."""
         await self._settle(self._keeper.overdue())
         try:
-            self._unseen += await self._moved()
+            await self._poll()
             self._back()
-            while self._unseen:
-                await self._note(self._unseen[0])
-                del self._unseen[0]
+            for row in list(self._unseen.values()):
+                await self._note(row)
+                del self._unseen[row.id]
+            await self._keeper.objects.cluster_id()
+            self.ready = True
         except DatabaseUnavailable as error:
             return self._gone(error)
         except SutureError as error:
+            self.ready = False
             log.warning("the API server does not answer as it should: %s", error)
         return await self._settle(self._behind())
 
-    async def _moved(self) -> list[Execution]:
+    async def _poll(self) -> None:
         engine = self._keeper.engine
         if self._cursor is None:
             self._cursor = await engine.cursor()
         self._cursor, rows = await engine.changed_since(self._cursor, label="uid")
+        self._unseen |= {row.id: row for row in rows}
         if time.monotonic() - self._glanced >= _GLANCE:
             self._glanced = time.monotonic()
-            rows += [await engine.get(row.id) for row in self._running()]
-        return rows
+            for row in self._running():
+                self._unseen[row.id] = await engine.get(row.id)
 
     async def _note(self, row: Execution) -> None:
         """Put the Tasks that show the row on the list; one that no watch has shown yet is fetched."""
-        shown = self._keeper.moved(row)
-        self._keeper.behind.update(known.task.meta.uid for known in shown)
-        if not shown and row.labels.get("cluster") == await self._keeper.objects.cluster_id():
-            try:
-                task = await self._keeper.objects.get(row.labels["namespace"], row.labels["task"])
-            except (NotFound, KeyError):
-                return  # deleted: the resync cancels what still lives
-            if task.meta.uid == row.labels["uid"]:
-                await self._keeper.heed(task)
+        objects, namespace = self._keeper.objects, row.labels.get("namespace", "")
+        if self._keeper.moved(row) or not objects.serves(namespace) or row.labels.get("cluster") != await objects.cluster_id():
+            return
+        try:
+            task = await objects.get(namespace, row.labels.get("task", ""))
+        except NotFound:
+            return  # deleted: the resync cancels what still lives
+        if task.meta.uid == row.labels["uid"]:
+            await self._keeper.heed(task)
 
     async def _settle(self, behind: Iterable[Known]) -> None:
         await settle_all(self._keeper, behind)
@@ -94,7 +105,7 @@ class Mirror:
     def _gone(self, error: SutureError) -> None:
         if not self._away:
             log.warning("Postgres is away: %s", error)
-        self._away = True
+        self._away, self.ready = True, False
 
     def _back(self) -> None:
         if self._away:

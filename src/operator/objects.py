@@ -44,6 +44,10 @@ class Objects:
         async with client.ApiClient(configuration=await configuration()) as api:
             yield cls(api, namespaces=namespaces)
 
+    def serves(self, namespace: str) -> bool:
+        """Whether the namespace is one of ours."""
+        return bool(namespace) and (not self.namespaces or namespace in self.namespaces)
+
     async def cluster_id(self) -> str:
         """What tells this cluster's rows from those of another that shares the database: the uid of its kube-system namespace.
 
@@ -103,22 +107,29 @@ class Objects:
         """
         meta = task.meta
         digest = hashlib.sha256(f"{meta.uid}/{meta.generation}/{about}/{reason}".encode()).hexdigest()[:16]
-        regarding = {"apiVersion": _API_VERSION, "kind": KIND, "namespace": meta.namespace, "name": meta.name, "uid": meta.uid}
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         event = {
-            "apiVersion": "events.k8s.io/v1",
-            "kind": "Event",
             "metadata": {"name": f"{meta.name[:200].rstrip('.-')}.{digest}", "namespace": meta.namespace},
-            "eventTime": datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
-            "reportingController": f"{GROUP}/operator",
-            "reportingInstance": os.uname().nodename[:128],
-            "action": "Mirror",
-            "reason": reason[:128],
-            "note": message[:1000],  # the server takes 1024
+            "involvedObject": {
+                "apiVersion": _API_VERSION,
+                "kind": KIND,
+                "namespace": meta.namespace,
+                "name": meta.name,
+                "uid": meta.uid,
+                "resourceVersion": meta.resource_version,
+            },
             "type": "Warning" if warning else "Normal",
-            "regarding": regarding,
+            "reason": reason[:128],
+            "message": message[:1000],  # the server takes 1024
+            "source": {"component": MANAGER},
+            "reportingComponent": MANAGER,
+            "reportingInstance": os.uname().nodename[:128],
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
         }
         try:
-            await self._request("POST", f"/apis/events.k8s.io/v1/namespaces/{meta.namespace}/events", body=event)
+            await self._request("POST", f"/api/v1/namespaces/{meta.namespace}/events", body=event)
         except Conflict:
             return  # it was told before
 

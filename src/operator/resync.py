@@ -25,8 +25,12 @@ _PAGE = 500
 class Resync:
     def __init__(self, keeper: Keeper, *, every: timedelta) -> None:
         self._keeper, self._every = keeper, every.total_seconds()
-        self.beat = time.monotonic()
-        """When a pass ended last."""
+        self._compared = time.monotonic()
+
+    @property
+    def age(self) -> float:
+        """Seconds since a comparison ended, well or not."""
+        return time.monotonic() - self._compared
 
     async def run(self) -> None:
         """Compare for ever."""
@@ -37,7 +41,7 @@ class Resync:
                 await self.compare()
             except SutureError as error:
                 log.warning("no resync this time: %s", error)
-            self.beat = time.monotonic()
+            self._compared = time.monotonic()
 
     async def compare(self) -> None:
         """One pass.
@@ -72,7 +76,11 @@ class Resync:
     async def _cancel_orphans(self, rows: Iterable[Execution]) -> None:
         for row in rows:
             namespace, name = row.labels.get("namespace", ""), row.labels.get("task", "")
-            if self._ours(namespace) and not row.cancel_requested_by and await self._is_gone(namespace, name, row.labels["uid"]):
+            if (
+                self._keeper.objects.serves(namespace)
+                and not row.cancel_requested_by
+                and await self._is_gone(namespace, name, row.labels["uid"])
+            ):
                 log.info("cancelled: its Task is gone", extra={"namespace": namespace, "task": name, "execution": str(row.id)})
                 try:
                     await self._keeper.engine.cancel(row.id, actor=ACTOR, reason="its Task is gone")
@@ -85,6 +93,3 @@ class Resync:
             return (await self._keeper.objects.get(namespace, name)).meta.uid != uid
         except NotFound:
             return True
-
-    def _ours(self, namespace: str) -> bool:
-        return not self._keeper.objects.namespaces or namespace in self._keeper.objects.namespaces

@@ -1,6 +1,6 @@
 """Small workflows, offered through the entry point as a team's image would offer its own, and a worker that runs them.
 
-`python -m tests.cluster.echoing` serves SUTURE_DATABASE_URL until SIGTERM.
+`main` serves SUTURE_DATABASE_URL until SIGTERM.
 """
 
 import asyncio
@@ -84,5 +84,5 @@ async def serve(url: str) -> None:
         await runner.run()
 
 
-if __name__ == "__main__":
+def main() -> None:
     asyncio.run(serve(os.environ["SUTURE_DATABASE_URL"]))

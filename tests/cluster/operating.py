@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import urllib.error
 import urllib.request
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager
@@ -85,25 +86,30 @@ class Field:
         """Start the operator; it watches this field's namespace."""
         own = {"SUTURE_OPERATOR_NAMESPACES": self.namespace, "SUTURE_OPERATOR_MIRROR": "0.2", "SUTURE_OPERATOR_RESYNC": "3"}
         own |= {"SUTURE_OPERATOR_HEALTH_ADDRESS": "", "SUTURE_LOG_LEVEL": "info", "KUBECONFIG": str(self.kubeconfig())}
-        process = self._start("suture.operator.main", own | settings)
+        process = self._start("from suture.cli.main import main; main()", "operator", settings=own | settings)
         if ready:
             log = self.logs / f"{self._number}.log"
             eventually("the operator is let in", lambda: _lives(process, log) and "authentication has finished" in log.read_text())
         return process
 
     def worker(self) -> subprocess.Popen[bytes]:
-        return self._start("tests.cluster.echoing", {})
+        return self._start("from tests.cluster.echoing import main; main()")
 
     def kubeconfig(self) -> Path:
         return self.apiserver.kubeconfig_for(f"{self.namespace}/operator")
 
-    def _start(self, module: str, settings: dict[str, str]) -> subprocess.Popen[bytes]:
+    def grant_everywhere(self) -> None:
+        """The same rights in all namespaces, and a look at what is installed."""
+        rules = [*RULES, {"apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"], "verbs": ["list", "watch"]}]
+        bind(self, "ClusterRole", {}, f"suture-operator-all-{self.namespace}", rules)
+
+    def _start(self, program: str, *arguments: str, settings: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
         self._number += 1
         environment = {"PATH": os.environ["PATH"], "HOME": str(self.logs), "SUTURE_DATABASE_URL": self.postgres.url}
         environment["PYTHONPATH"] = f"{self._plugin}:{ROOT}/.dev:{ROOT}"
         with (self.logs / f"{self._number}.log").open("wb") as log:
-            command = ["setpriv", "--pdeathsig", "KILL", sys.executable, "-X", "dev", "-m", module]
-            process = subprocess.Popen(command, env=environment | settings, cwd="/", stdout=log, stderr=log)
+            command = ["setpriv", "--pdeathsig", "KILL", sys.executable, "-X", "dev", "-c", program, *arguments]
+            process = subprocess.Popen(command, env=environment | (settings or {}), cwd="/", stdout=log, stderr=log)
         self._stack.callback(end, process)
         return process
 
@@ -118,9 +124,13 @@ class Field:
         pattern = r'^apiserver_request_total\{[^}]*group="suture.dev"[^}]*resource="tasks"[^}]*verb="LIST"[^}]*\} (\S+)$'
         return int(sum(float(number) for number in re.findall(pattern, text, re.MULTILINE)))
 
-    def healthy(self, address: str) -> bool:
-        with urllib.request.urlopen(f"http://{address}/healthz", timeout=5) as answer:
-            return answer.status == 200
+    def probe(self, address: str, path: str) -> int:
+        try:
+            with urllib.request.urlopen(f"http://{address}/{path}", timeout=5) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as refused:
+            with refused:
+                return refused.code
 
     def log(self) -> str:
         return "\n".join(f"--- {path.name}\n{path.read_text()}" for path in sorted(self.logs.iterdir()))
@@ -213,21 +223,33 @@ def offer(folder: Path) -> Path:
     return folder
 
 
+# The rights of the table in `suture.operator.main`.
+RULES: list[dict[str, Any]] = [
+    {"apiGroups": ["suture.dev"], "resources": ["tasks"], "verbs": ["get", "list", "watch", "patch"]},
+    {"apiGroups": ["suture.dev"], "resources": ["tasks/status"], "verbs": ["patch"]},
+    {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
+]
+IDENTITY: list[dict[str, Any]] = [{"apiGroups": [""], "resources": ["namespaces"], "resourceNames": ["kube-system"], "verbs": ["get"]}]
+
+
 def grant(made: Field) -> None:
-    """The rights of the table in `suture.operator.main`, as a Role where that is enough."""
-    rules = [
-        {"apiGroups": ["suture.dev"], "resources": ["tasks"], "verbs": ["get", "list", "watch", "patch"]},
-        {"apiGroups": ["suture.dev"], "resources": ["tasks/status"], "verbs": ["patch"]},
-        {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]},
-    ]
-    identity = [{"apiGroups": [""], "resources": ["namespaces"], "resourceNames": ["kube-system"], "verbs": ["get"]}]
-    group, name, place = "rbac.authorization.k8s.io", "suture-operator", made.namespace
-    subjects = [{"kind": "ServiceAccount", "name": "operator", "namespace": place}]
-    for kind, scope, granted, title in (("Role", {"namespace": place}, rules, name), ("ClusterRole", {}, identity, f"{name}-{place}")):
-        role = {"apiVersion": f"{group}/v1", "kind": kind, "metadata": {"name": title, **scope}, "rules": granted}
-        reference = {"apiGroup": group, "kind": kind, "name": title}
-        binding = {"apiVersion": f"{group}/v1", "kind": f"{kind}Binding", "metadata": {"name": title, **scope}}
-        made.apiserver.apply(role, binding | {"roleRef": reference, "subjects": subjects})
+    """As a Role where that is enough."""
+    bind(made, "Role", {"namespace": made.namespace}, "suture-operator", RULES)
+    bind(made, "ClusterRole", {}, f"suture-operator-{made.namespace}", IDENTITY)
+
+
+def bind(made: Field, kind: str, scope: dict[str, str], name: str, rules: list[dict[str, Any]]) -> None:
+    """Give the operator's account these rules."""
+    group = "rbac.authorization.k8s.io"
+    role = {"apiVersion": f"{group}/v1", "kind": kind, "metadata": {"name": name, **scope}, "rules": rules}
+    binding = {
+        "apiVersion": f"{group}/v1",
+        "kind": f"{kind}Binding",
+        "metadata": {"name": name, **scope},
+        "roleRef": {"apiGroup": group, "kind": kind, "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": "operator", "namespace": made.namespace}],
+    }
+    made.apiserver.apply(role, binding)
 
 
 def release(made: Field) -> None:

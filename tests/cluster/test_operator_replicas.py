@@ -107,7 +107,7 @@ def test_the_operator_leaves_no_annotation_and_writes_only_on_change(apiserver: 
             for m in json.loads(made.kubectl("get", "task", "quiet", "-o", "json", "--show-managed-fields"))["metadata"]["managedFields"]
         }
         assert managers <= {"suture-operator", "kubectl-create"}
-        assert made.healthy(health)
+        assert made.probe(health, "healthz") == made.probe(health, "readyz") == 200
 
 
 def release(made: Field, execution: UUID) -> None:

@@ -46,8 +46,8 @@ def test_describe_tells_the_story_once(apiserver: ApiServer, tmp_path: Path) -> 
         made.ask(lambda engine: engine.emit(row.id, "approval", {"verdict": "approved"}, actor="test"))
         made.kubectl("wait", "--for=condition=Ready", "task/ask", "--timeout=30s")
 
-        events = json.loads(made.kubectl("get", "events.events.k8s.io", "-o", "json"))["items"]
-        reasons = [e["reason"] for e in events if e["regarding"]["name"] == "ask"]
+        events = json.loads(made.kubectl("get", "events", "-o", "json"))["items"]
+        reasons = [e["reason"] for e in events if e["involvedObject"]["name"] == "ask"]
         assert {"WaitingForApproval", "Completed"} <= set(reasons)
         assert len(reasons) <= 8
         assert "WaitingForApproval" in made.kubectl("describe", "task", "ask")
