@@ -121,6 +121,11 @@ def test_a_field_that_only_the_cluster_has_is_refused() -> None:
         attempt(HEAD + "  a: 1\n", "spec.limits.memory", "2Gi", before="1Gi")
 
 
+def test_an_anchor_that_other_places_use_is_not_removed() -> None:
+    with pytest.raises(EditRefused, match="&p that line 6 uses"):
+        attempt(HEAD + "  a: &p {c: 1}\n  b: *p\n", "spec.a", None, operation="remove")
+
+
 def test_add_never_overwrites() -> None:
     with pytest.raises(EditRefused, match="set it instead"):
         attempt(HEAD + "  a: 1\n", "spec.a", 2, operation="add")
