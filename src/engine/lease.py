@@ -29,6 +29,8 @@ class Lease:
     """How long a presence may be missing before the lease counts as ended."""
     crash_limit: int = 5
     """Lost workers that one execution survives; the next makes it a dead letter, since it may be what kills them."""
+    suspect: int = 3
+    """Lost workers from which an execution counts as suspect: a worker runs one such at a time."""
     restart: timedelta = timedelta(seconds=5)
     """How long after a start of Postgres nobody counts as lost: their leases ran out while it was away, and they come back."""
     blocked: timedelta = timedelta(minutes=5)

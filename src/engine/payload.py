@@ -1,7 +1,7 @@
 """Payloads: values to the text of a JSONB column and back, exactly. Pure.
 
-JSONB cannot hold a NUL character, a lone surrogate, NaN or an infinity, and it forgets that 1e22 was a float. At the door such an
-input is refused with its place. A result of work that is already done is never refused: what JSONB cannot hold travels as a
+JSONB cannot hold a NUL character, a lone surrogate, NaN or an infinity, and it forgets that 1e22 was a float and -0.0 negative. At the
+door such an input is refused with its place. A result of work that is already done is never refused: what JSONB cannot hold travels as a
 tagged object {"$suture": kind, "text": …}.
 """
 
@@ -24,8 +24,8 @@ NAME_LIMIT = 512
 """Characters of a name or a key: an index entry must fit into a third of a page."""
 
 _TAG = "$suture"
-# In the text of json.dumps: an escaped NUL or surrogate, an exponent, or our own tag. Only then the slow way is needed.
-_SPECIAL = re.compile(r'\\u0000|\\ud[89a-f]|\d[eE]\+?\d|"\$suture"')
+# In the text of json.dumps: an escaped NUL or surrogate, an exponent, a negative zero, or our own tag. Only then the slow way is needed.
+_SPECIAL = re.compile(r'\\u0000|\\ud[89a-f]|\d[eE]\+?\d|-0\.0|"\$suture"')
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _CONTROL = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
@@ -99,7 +99,7 @@ def _tagged(value: Any) -> Any:
     match value:
         case str() if "\0" in value or _SURROGATE.search(value):
             return {_TAG: "text", "text": base64.b64encode(value.encode("utf-8", "surrogatepass")).decode()}
-        case float() if not math.isfinite(value) or (value.is_integer() and abs(value) >= 1e15):
+        case float() if not math.isfinite(value) or (value.is_integer() and abs(value) >= 1e15) or str(value) == "-0.0":
             return {_TAG: "float", "text": repr(value)}
         case dict() if _TAG in value or any("\0" in k or _SURROGATE.search(k) for k in map(str, value)):
             return {_TAG: "object", "text": [[_tagged(_key(k)), _tagged(v)] for k, v in value.items()]}

@@ -142,7 +142,7 @@ class Runner:
         rows = await self._database.many(
             "claim",
             *(self.owner, list(self._queues), [w.name for w in known], [w.version for w in known]),
-            *(free, self._lease.duration, self.actor),
+            *(free, self._lease.duration, self.actor, self._lease.suspect, self._holds_suspect()),
         )
         self._strays = False
         if self._stop.is_set():
@@ -151,6 +151,9 @@ class Runner:
         for row in rows:
             await self._start(row, started)
         return len(rows)
+
+    def _holds_suspect(self) -> bool:
+        return any(claim.execution.crashes >= self._lease.suspect for claim in self._running)
 
     async def _start(self, row: Row, renewed: float) -> None:
         try:

@@ -34,23 +34,27 @@ select pg_advisory_xact_lock(hashtextextended($1, 7))
 -- name: claim
 -- many: the claimed executions, most urgent first; empty when none is due
 -- $1 owner uuid, $2 queues text[], $3 workflows text[], $4 versions int[] (the newest version of each that this worker can run),
--- $5 batch int, $6 lease interval, $7 actor text
+-- $5 batch int, $6 lease interval, $7 actor text, $8 suspect int (crashes from which an execution counts as one), $9 holds boolean
+-- (whether this worker holds a suspect)
 --
 -- Served by executions_due, a queue at a time: read in the index's order, a claim looks at what it takes and not at the backlog.
 -- SKIP LOCKED: two workers that want one row never wait for each other, the second takes the next; hence no strict order, and none
 -- is promised. Of several queues more rows may be locked than taken, for the few milliseconds of this statement.
+-- A suspect may be what kills its workers: a worker holds one at a time, so that it does not take innocent ones to the dead letters.
 -- The subquery is materialized on purpose: joined, the planner may re-run it and lock more rows than the limit.
 with due as materialized (
     select first.id
     from unnest($2::text[]) as wanted (queue)
+    cross join (select false as suspect union all select true where not $9) as kind
     cross join lateral (
         select e.id, e.priority, e.run_at
         from suture.workflow_executions e
         where e.status = 'enqueued' and e.run_at <= now() and e.queue = wanted.queue
+          and (e.crashes >= $8) = kind.suspect
           and exists (select from unnest($3::text[], $4::int[]) as known (workflow, version)
                       where known.workflow = e.workflow and known.version >= e.version)
         order by e.priority desc, e.run_at
-        limit $5
+        limit case when kind.suspect then 1 else $5 end
         for update of e skip locked
     ) as first
     where wanted.queue not in (select name from suture.queues where paused)

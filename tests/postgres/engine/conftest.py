@@ -68,7 +68,9 @@ def take(database: Database) -> Callable[..., Awaitable[Claim]]:
     async def take_(name: str = "sample", *, owner: UUID | None = None, lease: float = 30.0, queue: str = "default") -> Claim:
         owner = owner or uuid7()
         known = [row["workflow"] for row in await _workflows(database)]
-        rows = await database.many("claim", owner, [queue], known, [99] * len(known), 1, timedelta(seconds=lease), f"worker {name}")
+        rows = await database.many(
+            "claim", owner, [queue], known, [99] * len(known), 1, timedelta(seconds=lease), f"worker {name}", 99, False
+        )
         assert rows, "nothing is due"
         return Claim(database, Execution.from_row(rows[0]), owner, f"worker {name}")
 

@@ -243,7 +243,7 @@ async def work(orders: Orders) -> None:
     for function in (effects, three_steps, crasher, blocker):
         known.add(function)
     durations = (timedelta(seconds=s) for s in (orders.lease, orders.heartbeat, orders.grace))
-    lease = Lease(*durations, crash_limit=orders.crash_limit, restart=timedelta(seconds=orders.restart))
+    lease = Lease(*durations, crash_limit=orders.crash_limit, suspect=orders.crash_limit - 1, restart=timedelta(seconds=orders.restart))
     database = CountedDatabase(orders.url, direct=None if orders.presence else NOWHERE, size=4)
     database.boundaries = world.boundaries
     await database.open()

@@ -63,7 +63,7 @@ create table suture.workflow_executions (
     changed_at      timestamptz not null default clock_timestamp(),
     changed_by      text        not null,
     reason          text        not null default '',
-    constraint owned_while_running check ((status = 'running') = (owner_id is not null and lease_expires is not null)),
+    constraint owned_while_running check ((status = 'running') = (owner_id is not null) and (status = 'running') = (lease_expires is not null)),
     constraint finished_when_ended check ((status in ('completed', 'error', 'cancelled')) = (finished_at is not null))
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500);
 

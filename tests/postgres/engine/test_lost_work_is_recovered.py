@@ -1,0 +1,220 @@
+"""I4: work of a lost worker runs again soon, by whoever is there; a worker that stops hands back; what kills workers is buried."""
+
+import asyncio
+import signal
+from datetime import timedelta
+from itertools import pairwise
+
+import pytest
+
+from suture.engine import Database, Engine, Lease, Run, workflow
+from suture.engine.lease import beat, sweep
+from tests.postgres.engine.stage import LEASE, Worker, ended, eventually, reached, running
+
+CRASHES = 3
+
+
+async def test_a_killed_worker_is_missed_within_a_second(engine, workers):
+    """Its presence goes with its connection; the lease of 30 s is not waited for."""
+    task = (await engine.enqueue("three-steps", None, actor="test")).execution
+    first = workers.start(name="first")
+    heir = workers.start(name="heir", queue="elsewhere")
+    await workers.noted("hold")
+    heir = workers.start(name="heir")
+    await shown(engine, 3)
+    loop = asyncio.get_running_loop()
+    first.kill()
+    killed = loop.time()
+    await workers.noted("hold", times=2)
+    missed = loop.time() - killed
+    workers.release()
+
+    done = await ended(engine, task.id)
+    assert missed < 1.5  # "in about a second", on a machine that is busy
+    assert (done.status, done.output, done.crashes, done.attempt) == ("completed", heir.pid, 1, 1)
+    assert workers.notes("first") == [first.pid]
+    assert "worker gone" in [move.reason for move in await engine.timeline(task.id)]
+
+
+async def test_without_presence_the_lease_alone_brings_it_back(engine, workers):
+    """As through PgBouncer, or when a whole node goes."""
+    lease = 1.2
+    options = {"presence": False, "lease": lease, "heartbeat": lease / 3}
+    task = (await engine.enqueue("three-steps", None, actor="test")).execution
+    first = workers.start(name="first", **options)
+    await workers.noted("hold")
+    workers.start(name="heir", **options)
+    first.kill()
+    await workers.noted("hold", times=2, within=lease + 2)
+    workers.release()
+    done = await ended(engine, task.id)
+    assert (done.status, done.crashes) == ("completed", 1)
+    assert "lease expired" in [move.reason for move in await engine.timeline(task.id)]
+
+
+async def test_what_kills_its_workers_ends_in_the_dead_letters_and_takes_no_innocent_one_along(engine, workers):
+    task = (await engine.enqueue("crasher", None, actor="test")).execution
+    innocent = [(await engine.enqueue("three-steps", None, actor="test")).execution.id for _ in range(3)]
+    for _ in range(CRASHES - 1):  # all share the worker, until all are suspects
+        await workers.start(crash_limit=CRASHES).gone()
+    workers.release()
+    while not (await engine.get(task.id)).finished_at:
+        worker = workers.start(crash_limit=CRASHES)
+
+        async def over(worker: Worker = worker) -> bool:
+            return not worker.alive or (await engine.get(task.id)).finished_at is not None
+
+        await eventually(over)
+    workers.start(crash_limit=CRASHES)
+
+    done = await ended(engine, task.id)
+    assert (done.status, done.error.reason, done.crashes, done.attempt) == ("error", "CrashLoop", CRASHES + 1, 1)
+    assert f"lost {CRASHES + 1} times" in done.error.message
+    (letter,) = await engine.dead_letters()
+    assert (letter.execution_id, letter.reason, letter.crashes) == (task.id, "CrashLoop", CRASHES + 1)
+    assert len(workers.notes("crash")) == CRASHES + 1
+    assert {(await ended(engine, id_)).status for id_ in innocent} == {"completed"}
+
+
+async def test_sigterm_hands_work_back_at_once_and_costs_no_attempt(engine, workers):
+    task = (await engine.enqueue("three-steps", None, actor="test")).execution
+    worker = workers.start(drain=0)
+    await workers.noted("hold")
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+    worker.signal(signal.SIGTERM)
+    handed_back = await reached(engine, task.id, "enqueued")
+    assert loop.time() - start < 1
+    assert (handed_back.attempt, handed_back.crashes) == (1, 0)
+    await worker.gone()
+    assert loop.time() - start < 2
+
+    workers.release()
+    heir = workers.start()
+    done = await ended(engine, task.id)
+    assert (done.output, done.attempt, done.crashes) == (heir.pid, 1, 0)
+    assert workers.notes("first") == [worker.pid]
+
+
+async def test_a_worker_that_stops_lets_its_steps_finish_and_claims_nothing_more(engine, workers):
+    task = (await engine.enqueue("three-steps", None, actor="test")).execution
+    worker = workers.start(drain=10)
+    await workers.noted("hold")
+    worker.signal(signal.SIGTERM)
+    later = (await engine.enqueue("three-steps", None, actor="test")).execution
+    workers.release()
+    await worker.gone()
+    assert (await engine.get(task.id)).output == worker.pid
+    assert (await engine.get(later.id)).status == "enqueued"
+
+
+async def test_sweeps_by_several_workers_at_once_recover_each_execution_once(engine, database, take, pass_time):
+    for _ in range(40):
+        await engine.enqueue("anything", None, actor="test")
+    for _ in range(40):
+        await take()
+    await pass_time(31)
+
+    recovered = sum(await asyncio.gather(*(sweep(database, lease=LEASE) for _ in range(8))))
+
+    assert recovered == 40
+    page = await engine.page(limit=100)
+    assert {(e.status, e.crashes, e.attempt) for e in page} == {("enqueued", 1, 1)}
+
+
+async def test_a_sweep_that_was_held_up_takes_nothing_from_the_heir(engine, database, psql, take, pass_time):
+    """The second of two sweeps saw the same expired lease, and comes to write only after an heir has claimed."""
+    task = (await engine.enqueue("anything", None, actor="test")).execution
+    lost = await take("lost")
+    await pass_time(31)
+    async with psql.transaction(isolation="repeatable_read"):
+        await psql.fetch("select * from suture.workflow_executions")  # its snapshot
+        await sweep(database, lease=LEASE)
+        heir = await take("heir")
+        with pytest.raises(Exception, match="could not serialize"):
+            await psql.execute("update suture.workflow_executions set status = 'enqueued', owner_id = null, lease_expires = null")
+    assert await sweep(database, lease=LEASE) == 0
+    found = await engine.get(task.id)
+    assert (found.owner_id, found.epoch, found.crashes) == (heir.owner, lost.epoch + 1, 1)
+
+
+async def test_a_holder_that_beats_is_not_swept(engine, database, take, pass_time):
+    await engine.enqueue("anything", None, actor="test")
+    claim = await take()
+    for _ in range(5):
+        await pass_time(20)
+        assert (await beat(database, claim.owner, [claim], lease=LEASE)).lost == []
+        assert await sweep(database, lease=LEASE) == 0
+
+
+async def test_whoever_knows_that_a_worker_is_gone_ends_its_leases_at_once(engine, database, take, psql):
+    task = (await engine.enqueue("anything", None, actor="test")).execution
+    claim = await take("pod-7")
+    await database.none("register", claim.owner, "pod-7", "1", ["default"])
+    assert await engine.expire("another") == []
+    assert await engine.expire("pod-7") == [task.id]
+    assert await sweep(database, lease=LEASE) == 1
+
+
+async def test_a_step_that_blocks_the_event_loop_keeps_its_lease(engine, workers):
+    lease = 0.6
+    task = (await engine.enqueue("blocker", 2.0, actor="test")).execution
+    first = workers.start(name="first", lease=lease, heartbeat=lease / 3)
+    await workers.noted("block")
+    workers.start(name="other", lease=lease, heartbeat=lease / 3)
+    done = await ended(engine, task.id)
+    assert (done.output, done.crashes, done.epoch) == (first.pid, 0, 1)
+    assert workers.notes("block") == [first.pid]
+    assert "blocked the event loop" in first.log()
+
+
+async def test_a_process_whose_loop_hangs_for_ever_loses_its_work_some_time(engine, database, take):
+    """Beats end when the runner's loop has not answered for long; here at once."""
+
+    @workflow("quick")
+    async def quick(run: Run, _: None) -> int:
+        return 1
+
+    hung = Lease(
+        timedelta(seconds=0.3), timedelta(seconds=0.1), timedelta(seconds=0.1), restart=timedelta(0), blocked=timedelta(seconds=-1)
+    )
+    task = (await engine.enqueue("quick", None, actor="test")).execution
+    async with running(database, quick, lease=hung, queues=("elsewhere",)) as runner:
+        await database.many("claim", runner.owner, ["default"], ["quick"], [1], 1, hung.duration, "worker", 99, False)
+        await reached(engine, task.id, "enqueued")
+
+
+async def test_renewals_come_three_to_a_lease_while_the_pool_is_busy(engine, database_url, psql):
+    """E04: what counts is when the table changes, not when the client means to write."""
+    inside = asyncio.Event()
+
+    @workflow("long")
+    async def long(run: Run, _: None) -> None:
+        await run.step("wait", inside.wait)
+
+    lease = Lease(timedelta(seconds=0.9), timedelta(seconds=0.3), timedelta(seconds=0.1), restart=timedelta(0))
+    async with Database.connect(database_url, size=1) as single:
+        task = (await Engine(single).enqueue("long", None, actor="test")).execution
+        async with running(single, long, lease=lease):
+            await reached(Engine(single), task.id, "running")
+            seen = []
+            async with single.session():  # the only connection of the pool is taken for three leases
+
+                async def beaten() -> bool:
+                    expires = await psql.fetchval("select lease_expires from suture.workflow_executions")
+                    seen.extend([expires] if expires not in seen else [])
+                    return len(seen) > 8
+
+                await eventually(beaten, within=6)
+            inside.set()
+            await ended(Engine(single), task.id)
+    gaps = [b - a for a, b in pairwise(seen)]
+    assert max(gaps) < lease.duration * 2 / 3
+    assert (await psql.fetchval("select crashes from suture.workflow_executions")) == 0
+
+
+async def shown(engine, number):
+    async def look() -> bool:
+        return sum(w["presence"] for w in (await engine.health()).workers) >= number
+
+    await eventually(look, what=f"the presence of {number} workers")
