@@ -5,6 +5,7 @@ alone, our own trouble is 503. What PagerDuty's envelopes mean is in `pagerduty`
 """
 
 import json
+import logging
 from typing import NamedTuple
 from uuid import UUID
 
@@ -22,6 +23,8 @@ from suture.engine import LIVE, Execution, Session
 from suture.errors import Conflict, ServiceUnavailable, Unauthenticated
 from suture.remediation.incident import WORKFLOW, Workload, is_asking
 from suture.remediation.records import DeliveryState
+
+log = logging.getLogger(__name__)
 
 router = APIRouter(prefix="/webhooks", tags=["webhooks"])
 
@@ -51,6 +54,7 @@ async def receive_pagerduty(request: Request, response: Response, gateway: Here)
     _check(gateway, body, b",".join(_raw(request, b"x-pagerduty-signature")))
     receipt = await within(ANSWER_LIMIT, _admit(gateway, request, body))
     gateway.traffic.delivered(PROVIDER, receipt.state)
+    log.info("a webhook of PagerDuty was received", extra={"state": receipt.state, "task": str(receipt.task_id or "")})
     response.status_code = 200 if receipt.state == "duplicate" else 202
     return receipt
 

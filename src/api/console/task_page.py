@@ -52,6 +52,7 @@ def _summary(story: Story, now: datetime) -> Markup:
         tag("p", f"{failure.reason}: {failure.message}", class_="banner bad") if failure else None,
         tag("p", sentence, class_="lead") if (sentence := _sentence(execution)) else None,
         tag("dl", *_facts(execution, incident, now), class_="facts"),
+        tag("p", "Task ", tag("code", str(execution.id)), class_="hint"),
         *(_pull_request(change) for change in story.changes),
     )
 
@@ -63,7 +64,6 @@ def _facts(execution: Execution, incident: Incident | None, now: datetime) -> It
         ("Created", ago(execution.created_at, now)),
         ("Attempt", str(execution.attempt)),
         ("Step", tag("code", execution.step or "—")),
-        ("Task", tag("code", str(execution.id))),
     ]
     if incident and incident.reference:
         facts.append(("Reported by", join(f"{incident.signal} ", outside(incident.url, incident.reference))))
@@ -161,7 +161,10 @@ def _ruled_out(diagnosis: Diagnosis) -> Markup | None:
 
 
 def _steps(checkpoints: Sequence[Checkpoint]) -> Markup:
-    rows = [(tag("code", c.step_id), c.kind, c.attempts, span(c.finished_at - c.started_at), _bar(c, checkpoints)) for c in checkpoints]
+    rows = [
+        (tag("code", c.step_id), c.kind, c.attempts, tag("span", span(c.finished_at - c.started_at), class_="tight"), _bar(c, checkpoints))
+        for c in checkpoints
+    ]
     return join(tag("h2", "Steps"), table(("Step", "Kind", "Tries", "Took", "When"), rows, empty="No step has finished yet."))
 
 

@@ -1,5 +1,7 @@
 """Probes, numbers and gauges come from the rows, whoever asks; while Postgres is away they say so."""
 
+import asyncio
+
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.postgres.api.gateway import Gateway, is_problem, post, triggered
@@ -67,3 +69,29 @@ async def test_answers_carry_headers_that_keep_browsers_strict(gateway):
     for path in ("/healthz", "/tasks", "/nothing"):
         headers = (await gateway.by("vera").get(path)).headers
         assert (headers["x-content-type-options"], headers["x-frame-options"], headers["cache-control"]) == ("nosniff", "DENY", "no-store")
+
+
+async def test_what_nobody_foresaw_is_masked_and_logged(gateway, caplog):
+    async with gateway.database.session() as session:
+        await session.connection.execute("drop table suture.approvals cascade")
+
+    answer = await gateway.by("vera").get("/approvals")
+
+    is_problem(answer, 500, "Internal")
+    assert "approvals" not in answer.text
+    assert 'relation "suture.approvals" does not exist' in caplog.text
+    assert (await gateway.by("vera").get("/tasks")).status_code == 200
+
+
+async def test_a_look_that_takes_too_long_is_given_up(gateway):
+    """Somebody holds a lock on what the numbers are made of; the monitor must not queue up behind it."""
+    async with gateway.engine.transaction() as session:
+        await session.connection.execute("lock table suture.workers in access exclusive mode")
+
+        begin = asyncio.get_running_loop().time()
+        answer = await gateway.by("vera").get("/health")
+
+        is_problem(answer, 503, "DatabaseUnavailable")
+        assert asyncio.get_running_loop().time() - begin < 7
+        assert (await gateway.by(None).get("/readyz")).status_code == 200
+    assert (await gateway.by("vera").get("/health")).status_code == 200
