@@ -19,6 +19,8 @@ from suture.remediation.redaction import redact_bytes, redact_object
 LOG_HEAD = 64 << 10
 LOG_TAIL = 192 << 10
 """Of a long log the first and the last bytes are kept: how it started, and how it ended."""
+LONGEST_MESSAGE = 4_096
+"""Characters of a message that the rules look at: the API server keeps 1,024 of an event."""
 _MARGIN = 32 << 10
 """More than the longest secret that is recognised: none is cut in two before it was seen."""
 
@@ -291,7 +293,8 @@ def involved(event: Object) -> str:
 
 
 def event_message(event: Object) -> str:
-    return text(event, "message") or text(event, "note")
+    """What an event says, as far as the API server itself would keep it."""
+    return (text(event, "message") or text(event, "note"))[:LONGEST_MESSAGE]
 
 
 def event_time(event: Object) -> str:

@@ -8,7 +8,7 @@ from suture.remediation.sightings import Container, quote_line
 
 _SAYS = re.compile(
     rb"(?im)^[^\n]{0,300}?(?:listen(?:ing|s)?|serving|running|started|accept(?:ing|s) connections|bound|available|ready)\b[^\n]{0,120}?"
-    rb"(?:https?://[^\s:/]{0,100}|\[[^\]\s]{0,60}\]|[\w.*-]{0,100})?(?::|\bport(?:\(s\))?:? ?)(?P<port>\d{2,5})\b(?![:.\d-])"
+    rb"(?::|\bport(?:\(s\))?:? ?)(?P<port>\d{2,5})\b(?![:.\d-])"
 )
 
 

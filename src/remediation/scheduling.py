@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from suture.remediation.citations import quote, quote_event
-from suture.remediation.evidence import Evidence, event_message, reference
+from suture.remediation.evidence import LONGEST_MESSAGE, Evidence, event_message, reference
 from suture.remediation.incident import Citation
 from suture.remediation.paths import Object, mapping, maps, text
 from suture.remediation.quantity import amount
@@ -93,7 +93,9 @@ def _gone(scene: Scene) -> Iterator[Unplaced]:
 def _from_condition(pod: Object) -> tuple[str, tuple[Citation, ...]] | None:
     for condition in maps(pod, "status", "conditions"):
         if text(condition, "type") == "PodScheduled" and text(condition, "reason") == "Unschedulable":
-            return text(condition, "message"), quote(pod, "status.conditions[type=PodScheduled].message", "the scheduler's verdict")
+            return text(condition, "message")[:LONGEST_MESSAGE], quote(
+                pod, "status.conditions[type=PodScheduled].message", "the scheduler's verdict"
+            )
     return None
 
 

@@ -18,6 +18,10 @@ _HOST = re.compile(
 )
 
 
+LONGEST_ADDRESS = 512
+"""Characters. What is longer is no address; and matching stays cheap."""
+
+
 @dataclass(frozen=True)
 class Setting:
     """One value that a container is given."""
@@ -31,7 +35,7 @@ class Setting:
     @property
     def host(self) -> str:
         """The host that the value names; empty where it is no address."""
-        found = _HOST.fullmatch(self.value.strip())
+        found = _HOST.fullmatch(self.value.strip()) if len(self.value) <= LONGEST_ADDRESS else None
         host = found["host"].rstrip(".") if found else ""
         return (
             host

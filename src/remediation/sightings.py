@@ -12,7 +12,18 @@ from functools import cached_property
 from typing import Any
 
 from suture.remediation.citations import quote, quote_bytes
-from suture.remediation.evidence import Evidence, Log, event_count, event_message, event_time, involved, reference, split, template_path
+from suture.remediation.evidence import (
+    LONGEST_MESSAGE,
+    Evidence,
+    Log,
+    event_count,
+    event_message,
+    event_time,
+    involved,
+    reference,
+    split,
+    template_path,
+)
 from suture.remediation.incident import Citation
 from suture.remediation.paths import ABSENT, Object, Pick, Step, join, lookup, mapping, maps, text, whole
 
@@ -244,7 +255,7 @@ def _from_status(container: Container) -> Iterator[Saying]:
     for place in ("state.waiting", "state.terminated", "lastState.terminated"):
         found = mapping(container.status, *place.split("."))
         if message := text(found, "message"):
-            yield Saying(container.pod, container.status_path(place, "message"), text(found, "reason"), message)
+            yield Saying(container.pod, container.status_path(place, "message"), text(found, "reason"), message[:LONGEST_MESSAGE])
 
 
 def _from_events(container: Container) -> Iterator[Saying]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from suture.remediation.citations import quote
-from suture.remediation.evidence import reference, template_path
+from suture.remediation.evidence import LONGEST_MESSAGE, reference, template_path
 from suture.remediation.incident import Change, Citation, Finding
 from suture.remediation.paths import Object, Pick, join, lookup, mapping, maps, text
 from suture.remediation.sightings import Scene
@@ -27,7 +27,7 @@ _CONDITION = "status.conditions[type=ScalingActive]"
 def findings(scene: Scene) -> Iterator[Finding]:
     for scaler in scene.evidence.of_kind("HorizontalPodAutoscaler"):
         condition = next((c for c in maps(scaler, "status", "conditions") if text(c, "type") == "ScalingActive"), {})
-        message = text(condition, "message")
+        message = text(condition, "message")[:LONGEST_MESSAGE]
         if text(condition, "status") != "False":
             continue
         if found := _NO_REQUEST.search(message):

@@ -22,7 +22,8 @@ _UNKNOWN = re.compile(
     rb"|unknown host)[^\n]{0,300}"
 )
 _HOSTS = re.compile(
-    rb"[A-Za-z0-9][A-Za-z0-9-]*(?:\.[A-Za-z0-9-]+)+|(?<=lookup )[A-Za-z0-9-]+|(?<=ENOTFOUND )[A-Za-z0-9-]+|(?<=address ')[A-Za-z0-9-]+"
+    rb"(?<![A-Za-z0-9.-])[A-Za-z0-9][A-Za-z0-9-]{0,62}(?:\.[A-Za-z0-9-]{1,63}){1,20}|(?<=lookup )[A-Za-z0-9-]+"
+    rb"|(?<=ENOTFOUND )[A-Za-z0-9-]+|(?<=address ')[A-Za-z0-9-]+"
 )
 
 

@@ -52,6 +52,6 @@ def _flaw(image: str) -> str:
 def _fixes(container: Container, image: str) -> tuple[tuple[Change, ...], tuple[Citation, ...]]:
     """The same name without what does not belong to it, where a valid name remains; else what the revision before had."""
     mended = re.sub(r"^[a-z]+://", "", image.strip())
-    if mended != image and _REFERENCE.fullmatch(mended):
+    if mended != image and len(mended) < 512 and _REFERENCE.fullmatch(mended):
         return (Change(object=container.owner, operation="set", path=container.source_path("image"), value=mended, before=image),), ()
     return restored(container, "image", "the revision before used this image")

@@ -16,11 +16,11 @@ from suture.remediation.sightings import Container, Scene, quote_line
 
 CODES = ("MissingEnv",)
 
-_NAME = rb"[\"'`$({]{0,3}(?P<name>[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*)[\"'`)}]{0,2}"
+_NAME = rb"[\"'`$({]{0,3}(?<![A-Z0-9_])(?P<name>[A-Z][A-Z0-9_]{1,80})[\"'`)}]{0,2}"
 _WANTED = tuple(
     re.compile(pattern)
     for pattern in (
-        rb"(?m)^KeyError: '(?P<name>[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*)'\s*$",
+        rb"(?m)^KeyError: '(?P<name>[A-Z][A-Z0-9_]{1,80})'\s*$",
         rb"(?i:required |mandatory |missing |undefined |unset |no )(?i:required |mandatory )?(?i:env(?:ironment)?(?: "
         rb"|_)?(?:variables?|vars?)?|variable|setting|key)s?:? {1,2}" + _NAME,
         rb"(?i:env(?:ironment)?[ _]?(?:variable|var)?|variable):? {0,2}" + _NAME + rb":? (?i:(?:is )?(?:not (?:set|found|defined"

@@ -17,7 +17,6 @@ from suture.remediation.sightings import GROUPS, Scene
 CODES = ("PodSecurityViolation",)
 
 _VIOLATES = re.compile(r'violates PodSecurity "(?P<level>[^"]+)": (?P<rules>.+)', re.DOTALL)
-_RULE = re.compile(r"(?P<rule>[^(),]+(?:, [^(),]+)*?) \((?P<detail>[^()]*(?:\([^()]*\)[^()]*)*)\)")
 _NAMED = re.compile(r'(?:pod or )?containers? (?P<names>"[^"]+"(?:, "[^"]+")*)')
 _REPAIRS: dict[str, tuple[str, object]] = {
     "allowPrivilegeEscalation != false": ("securityContext.allowPrivilegeEscalation", False),
@@ -34,7 +33,7 @@ def findings(scene: Scene) -> Iterator[Finding]:
 
 
 def _finding(refusal: Refusal) -> Finding:
-    rules = [(m["rule"].strip(" ,"), m["detail"]) for m in _RULE.finditer(refusal.found["rules"])]
+    rules = list(_rules(refusal.found["rules"]))
     open_questions = [rule for rule, detail in rules if rule not in _REPAIRS or "must not include" in detail]
     changes = tuple(c for rule, detail in rules for c in _repair(refusal, rule, detail)) if not open_questions else ()
     names = sorted({name for _, detail in rules for name in _names(refusal, detail)})
@@ -50,6 +49,21 @@ def _finding(refusal: Refusal) -> Finding:
         advice="" if changes else f"Decide whether the pod needs {', '.join(open_questions)}: it must go without, or run in another "
         f"namespace.",
     )  # fmt: skip
+
+
+def _rules(listed: str) -> Iterator[tuple[str, str]]:
+    """Each rule and what its parentheses say; they may hold parentheses of their own."""
+    depth, start, rule = 0, 0, ""
+    for place, letter in enumerate(listed):
+        if letter == "(":
+            if depth == 0:
+                rule, start = listed[start:place].strip(" ,"), place + 1
+            depth += 1
+        elif letter == ")" and depth > 0:
+            depth -= 1
+            if depth == 0:
+                yield rule, listed[start:place]
+                start = place + 1
 
 
 def _names(refusal: Refusal, detail: str) -> list[str]:

@@ -1,6 +1,7 @@
 """Whatever is piped in is either read as Kubernetes printed it, or refused with a sentence that names the file and what would be right."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -237,3 +238,20 @@ def test_a_long_log_keeps_its_beginning_and_its_end():
     assert kept.startswith(b"first\n")
     assert kept.endswith(b"\nlast")
     assert b"left out" in kept
+
+
+@pytest.mark.parametrize(
+    "words", [b"A_" * 131_072, b"listening " * 26_000, b"aaaaaaaaa" * 29_000, b"'x' " * 65_000, b"/a/b permission denied " * 11_000]
+)
+def test_a_log_that_was_made_to_be_slow_is_not(words):
+    broken = {
+        "containerStatuses": [
+            {"name": "app", "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": {"exitCode": 1}}}
+        ]
+    }
+    pod = {**POD, "status": {"phase": "Running", **broken}, "spec": {"containers": [{"name": "app"}]}}
+    start = time.perf_counter()
+
+    diagnose(Evidence((pod,), (Log("shop", "web", "app", previous=True, content=words),)))
+
+    assert time.perf_counter() - start < 10
