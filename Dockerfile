@@ -25,7 +25,6 @@ RUN command -v git >/dev/null || { apt-get update && apt-get install --yes --no-
     && rm -rf /var/lib/apt/lists/*; }
 # 65532 is the usual `nonroot`; it has an entry in /etc/passwd because Postgres, used in trials, refuses a user without a name.
 RUN groupadd --gid 65532 suture && useradd --uid 65532 --gid 65532 --home-dir /tmp --no-create-home --shell /usr/sbin/nologin suture
-COPY --from=build /opt/suture /opt/suture
 # PYTHONSAFEPATH: a folder that happens to be the working directory never provides a module.
 # PYTHONDONTWRITEBYTECODE and HOME: the root file system is read-only, /tmp is the one place to write.
 ENV PATH=/opt/suture/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
@@ -35,3 +34,5 @@ USER 65532:65532
 WORKDIR /tmp
 ENTRYPOINT ["suture"]
 CMD ["--help"]
+# Last, for it is what changes.
+COPY --from=build /opt/suture /opt/suture

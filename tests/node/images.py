@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 from tests.node.machine import RigError, sh
@@ -87,7 +88,14 @@ def _build_base(archive: Path, say: Callable[[str], None]) -> None:
     shutil.rmtree(context)
 
 
+def _provide_base() -> None:
+    """The storage may have lost the base that the archive still holds."""
+    if BASE not in sh("buildah", *_storage(), "images", "--format", "{{.Name}}:{{.Tag}}").stdout.split():
+        _buildah("pull", f"docker-archive:{IMAGES / 'base.tar'}")
+
+
 def _build_layered(archive: Path, image: str, folders: Mapping[str, Path]) -> None:
+    _provide_base()
     context = IMAGES / "layered"
     shutil.rmtree(context, ignore_errors=True)
     lines = [f"FROM {BASE}"]
@@ -102,19 +110,39 @@ def _build_layered(archive: Path, image: str, folders: Mapping[str, Path]) -> No
 
 def _build_project(archive: Path, say: Callable[[str], None]) -> None:
     say("building the project's image")
+    _provide_base()
     _buildah(
-        "bud", "--isolation", "chroot", "--network", "host",
+        "bud", "--layers", "--isolation", "chroot", "--network", "host",
         "-v", "/etc/ssl/certs:/etc/ssl/certs:ro",  # the authorities that this machine trusts, its own proxy's among them
         "--build-arg", f"BASE_IMAGE={BASE}", "-t", IMAGE, ROOT,
     )  # fmt: skip
     _buildah("push", IMAGE, f"docker-archive:{archive}:{IMAGE}")
-    _buildah("rmi", "--prune", check=False)
+    _buildah("rmi", "--prune", check=False)  # the layers of the build before
 
 
 def _buildah(*arguments: str | Path, check: bool = True) -> None:
-    # vfs: the one storage driver that works on every file system, and inside of a container
-    storage = ("--storage-driver", "vfs", "--root", IMAGES / "storage", "--runroot", IMAGES / "storage-run")
-    sh("buildah", *storage, *arguments, check=check)
+    sh("buildah", *_storage(), *arguments, check=check)
+
+
+def _storage() -> tuple[str | Path, ...]:
+    return "--storage-driver", _driver(), "--root", IMAGES / f"storage-{_driver()}", "--runroot", IMAGES / "storage-run"
+
+
+@cache
+def _driver() -> str:
+    """overlay where the file system allows it; vfs works everywhere, and copies every layer whole."""
+    tried = sh(
+        "buildah",
+        "--storage-driver",
+        "overlay",
+        "--root",
+        IMAGES / "storage-overlay",
+        "--runroot",
+        IMAGES / "storage-run",
+        "info",
+        check=False,
+    )
+    return "overlay" if tried.returncode == 0 else "vfs"
 
 
 def _digest(files: Iterable[Path], *more: str) -> str:

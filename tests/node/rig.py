@@ -194,8 +194,12 @@ def _arguments() -> argparse.Namespace:
         commands.add_parser(name).add_argument("number", type=int)
     commands.add_parser("down")
     for name in ("kubectl", "exec"):
-        commands.add_parser(name).add_argument("rest", nargs=argparse.REMAINDER)
-    return parser.parse_args()
+        commands.add_parser(name)
+    chosen, rest = parser.parse_known_args()  # not REMAINDER: it refuses a rest that begins with an option
+    if rest and chosen.command not in ("kubectl", "exec"):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    chosen.rest = rest
+    return chosen
 
 
 def main() -> None:
