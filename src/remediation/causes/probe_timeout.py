@@ -22,7 +22,7 @@ _NO_ROUTE = re.compile(r"dial tcp .*i/o timeout|no route to host")
 
 def findings(scene: Scene) -> Iterator[Finding]:
     for probe in failing_probes(scene):
-        silent = probe.action == "exec" and not probe.why
+        silent = probe.action in ("exec", "") and not probe.why
         if (silent or _LATE.search(probe.why)) and not _NO_ROUTE.search(probe.why):
             yield _finding(probe)
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from suture.remediation.citations import quote, quote_event
-from suture.remediation.evidence import Evidence, event_message, reference, split, template_path
+from suture.remediation.evidence import Evidence, event_message, involved, reference, split, template_path
 from suture.remediation.incident import Change, Citation, Finding
 from suture.remediation.paths import Object, Pick, join, mapping, maps, text
 from suture.remediation.references import nearest
@@ -14,6 +14,7 @@ from suture.remediation.sightings import Scene
 CODES = ("VolumeClaimUnbound",)
 
 _UNBOUND = re.compile(r"unbound (?:immediate )?PersistentVolumeClaims|didn't find available persistent volumes to bind", re.IGNORECASE)
+_COMPLAINTS = ("FailedBinding", "ProvisioningFailed")
 _NO_CLAIM = re.compile(r'persistentvolumeclaim "([^"]+)" not found')
 _NO_CLASS_NAMED = re.compile(r"no storage class is set")
 _NO_SUCH_CLASS = re.compile(r'storageclass(?:\.storage\.k8s\.io)? "([^"]+)" not found', re.IGNORECASE)
@@ -30,14 +31,19 @@ def findings(scene: Scene) -> Iterator[Finding]:
 
 
 def _pending(pod: Unplaced) -> list[Object]:
+    """The pod's claims that are not bound; where the evidence holds none of them, those that events complain of."""
     names = [text(v, "persistentVolumeClaim", "claimName") for v in maps(pod.pod, "spec", "volumes")]
     claims = [pod.evidence.get(f"PersistentVolumeClaim/{pod.namespace}/{name}") for name in names if name]
-    return [claim for claim in claims if claim is not None and text(claim, "status", "phase") in ("Pending", "")]
+    known = [claim for claim in claims if claim is not None]
+    if not known:
+        told = {involved(e) for e in pod.evidence.of_kind("Event", pod.namespace) if text(e, "reason") in _COMPLAINTS}
+        known = [{"kind": kind, "metadata": {"namespace": ns, "name": name}} for kind, ns, name in map(split, sorted(told))]
+    return [claim for claim in known if text(claim, "status", "phase") in ("Pending", "")]
 
 
 def _unbound(pod: Unplaced, claim: Object) -> Finding:
     evidence, ref = pod.evidence, reference(claim)
-    told = [e for e in evidence.events(ref) if text(e, "reason") in ("FailedBinding", "ProvisioningFailed")]
+    told = [e for e in evidence.events(ref) if text(e, "reason") in _COMPLAINTS]
     message = event_message(told[-1]) if told else ""
     changes, proof = _fixes(evidence, claim, message)
     said = quote_event(told[-1], "why the claim is not bound") if told else quote(claim, "status.phase", "the claim is not bound")
