@@ -16,8 +16,8 @@ from suture.engine import Engine, Execution, Workflows, is_terminal
 from suture.errors import AccessDenied, Conflict, DatabaseUnavailable, IllegalTransition, NotFound, PermanentError, TemporaryError
 from suture.operator import conditions
 from suture.operator.objects import Objects
-from suture.operator.reconcile import Action, Cancel, Enqueue, Guard, Linger, Refuse, Release, Rest, owns, reconcile
-from suture.operator.resource import FINALIZER, Task
+from suture.operator.reconcile import Action, Cancel, Enqueue, Guard, Linger, Refuse, Release, Rest, operation_key, owns, reconcile
+from suture.operator.resource import FINALIZER, Spec, Task
 from suture.remediation.incident import APPROVAL
 
 log = logging.getLogger(__name__)
@@ -134,7 +134,6 @@ class Keeper:
         if known.row is None and (found := await self._find(known.task)) is not None:
             self._take(known, found)
         for _ in range(_ROUNDS):
-            task = known.task
             action = self._next(known)
             if isinstance(action, Rest | Linger | Refuse):
                 known.refusal = action if isinstance(action, Refuse) else None
@@ -145,7 +144,7 @@ class Keeper:
                 if isinstance(action, Enqueue):
                     self._refuse(known, error)
                 else:
-                    known.task = await self._again(task)
+                    await self._again(known)
             except PermanentError as error:
                 if not isinstance(action, Enqueue):
                     raise
@@ -207,9 +206,12 @@ class Keeper:
         if own or task.execution_id is None:
             return own[0] if own else None
         try:
-            return await self.engine.get(UUID(task.execution_id))
+            shared = await self.engine.get(UUID(task.execution_id))
         except (NotFound, ValueError):
             return None  # removed by retention, or somebody's hand wrote nonsense
+        # A hand that may write a status must not make us print another tenant's execution there.
+        names_it = isinstance(task.spec, Spec) and shared.operation_key == operation_key(task.spec, task.meta)
+        return shared if names_it else None
 
     async def _release_late(self, known: Known) -> None:
         """The bound counts, not the execution: a namespace must not hang on Postgres. The resync cancels what still lives."""
@@ -218,7 +220,7 @@ class Keeper:
             try:
                 known.task = await self.objects.guard(known.task, guarded=False)
             except Conflict:
-                known.task = await self._again(known.task)
+                await self._again(known)
             else:
                 return
 
@@ -242,7 +244,7 @@ class Keeper:
             try:
                 written = await self.objects.apply_status(task, wanted, conditions.surplus(task.status, wanted))
             except Conflict:
-                known.task = await self._again(task)
+                await self._again(known)
                 continue
             known.task = _lean(written, known.row)
             await self._tell(task, known, wanted)
@@ -268,15 +270,15 @@ class Keeper:
         step = row.step or (done[-1].step_id if done else None)
         return replace(row, step=step), proposed[-1] if proposed else digest
 
-    async def _again(self, task: Task) -> Task:
-        """The Task as it is now. Raises: NotFound when it is gone, or another one has its name."""
-        found = await self.objects.get(task.meta.namespace, task.meta.name)
-        if found.meta.uid != task.meta.uid:
-            raise NotFound(f"{task.meta.namespace}/{task.meta.name} is another Task now")
-        known = self.known[found.meta.uid]
+    async def _again(self, known: Known) -> None:
+        """Look at the Task as it is now. Raises: NotFound when it is gone, or another one has its name."""
+        meta = known.task.meta
+        found = await self.objects.get(meta.namespace, meta.name)
+        if found.meta.uid != meta.uid:
+            raise NotFound(f"{meta.namespace}/{meta.name} is another Task now")
+        known.task = _lean(found, known.row)
         if found.meta.deleting and known.leaving is None:
             known.leaving = time.monotonic()
-        return found
 
 
 def _released(task: Task) -> bool:

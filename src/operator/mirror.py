@@ -33,7 +33,7 @@ class Mirror:
         self._glanced, self._turn = time.monotonic(), 0
         self._away = False
         self.ready = False
-        """Whether the last look reached both Postgres and the API server."""
+        """Whether Postgres answered the last look, and the API server what it was asked."""
         self._looked = time.monotonic()
 
     @property

@@ -1,4 +1,4 @@
-"""The kubelet's questions: /healthz while the looks at the rows go on, /readyz while both Postgres and the API server answer them."""
+"""The kubelet's questions: /healthz while the looks at the rows go on, /readyz while they are answered."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tests.cluster.apiserver import ApiServer, eventually
-from tests.cluster.operating import field
+from tests.cluster.operating import end, field
 
 
 def test_an_outage_of_postgres_loses_nothing(apiserver: ApiServer, tmp_path: Path) -> None:
@@ -54,6 +54,20 @@ def test_a_status_that_another_hand_wrote_is_the_rows_again(apiserver: ApiServer
         eventually("it comes back whole", mended)
         assert made.get("target")["status"]["executionId"] == truth["executionId"]
         assert len(made.rows()) == 1
+
+
+def test_a_forged_execution_id_shows_nobody_elses_execution(apiserver: ApiServer, tmp_path: Path) -> None:
+    with field(apiserver, tmp_path) as made:
+        operator = made.operator()
+        made.apply(made.task("victim", text="secret"), made.task("thief", suspend=True))
+        eventually("both are seen", lambda: (made.state("victim"), made.state("thief")) == ("enqueued", "suspended"))
+        end(operator)
+
+        made.patch("thief", {"status": {"executionId": made.get("victim")["status"]["executionId"]}}, "--subresource=status")
+        made.operator()
+
+        eventually("the lie is gone", lambda: "executionId" not in made.get("thief")["status"])
+        assert made.state("thief") == "suspended"
 
 
 def test_a_requeued_dead_letter_is_shown_under_its_task(apiserver: ApiServer, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.apiserver import ApiServer, eventually
+from tests.cluster.apiserver import ApiServer, KubectlError, eventually
 from tests.cluster.operating import end, field
 
 
@@ -34,6 +34,23 @@ def test_a_task_runs_and_kubectl_wait_returns(apiserver: ApiServer, tmp_path: Pa
         ]
         eventually("a finished Task needs nobody to release it", lambda: "finalizers" not in made.get("hello")["metadata"])
         assert end(operator, within=10) == 0
+
+
+def test_ready_speaks_for_the_generation_that_was_applied(apiserver: ApiServer, tmp_path: Path) -> None:
+    with field(apiserver, tmp_path) as made:
+        operator, _ = made.operator(), made.worker()
+        made.apply(made.task("old"))
+        made.kubectl("wait", "--for=condition=Ready", "task/old", "--timeout=30s")
+        end(operator)
+
+        made.patch("old", {"spec": {"cancel": True}})
+
+        with pytest.raises(KubectlError, match="timed out"):
+            made.kubectl("wait", "--for=condition=Ready", "task/old", "--timeout=2s")
+        made.operator()
+        made.kubectl("wait", "--for=condition=Ready", "task/old", "--timeout=30s")
+        assert made.get("old")["status"]["observedGeneration"] == 2
+        assert [row.status for row in made.rows()] == ["completed"], "a cancellation that comes too late changes nothing"
 
 
 def test_describe_tells_the_story_once(apiserver: ApiServer, tmp_path: Path) -> None:
