@@ -1,5 +1,6 @@
 """The first two steps: take the evidence before the pod is gone, and let the rules look at what was frozen."""
 
+import asyncio
 from uuid import UUID
 
 from suture.remediation.diagnosis import diagnose
@@ -20,5 +21,5 @@ async def freeze(tools: Tools, task_id: UUID, incident: Incident) -> Frozen:
 
 async def diagnose_frozen(tools: Tools, task_id: UUID, incident: Incident) -> Diagnosis:
     """What the rules say of the frozen evidence; the same evidence always has the same diagnosis."""
-    evidence = Evidence.from_items(await tools.records.evidence(task_id))
-    return diagnose(evidence, incident.workload)
+    items = await tools.records.evidence(task_id)
+    return await asyncio.to_thread(lambda: diagnose(Evidence.from_items(items), incident.workload))

@@ -2,6 +2,7 @@
 `source`, which edits; delivers nothing.
 """
 
+import asyncio
 import hashlib
 from typing import Literal
 
@@ -29,7 +30,8 @@ async def propose(tools: Tools, incident: Incident, cause: Finding, evidence: st
     base = await tools.repository.base()
     files = await tools.repository.files(base)
     try:
-        changed = propose_files(files, cause.changes)
+        # in a thread: a large file takes seconds, and the loop has other executions to serve
+        changed = await asyncio.to_thread(propose_files, files, cause.changes)
     except (EditRefused, ManifestUnreadable) as error:
         return Refusal(reason=f"No edit was made: {error.message}")
     if not changed:

@@ -3,6 +3,7 @@
 import os
 import pty
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +20,21 @@ import pytest
 from suture.cli import cases
 
 COMMAND = [sys.executable, "-m", "suture", "demo"]
-ENVIRONMENT = {**{k: v for k, v in os.environ.items() if not k.startswith("SUTURE_")}, "COLUMNS": "200", "PYTHONSAFEPATH": "1"}
+TEMPORARY = tempfile.mkdtemp(prefix="sd-")  # of this run alone: what is left behind is ours
+ENVIRONMENT = {
+    **{k: v for k, v in os.environ.items() if not k.startswith("SUTURE_")},
+    "COLUMNS": "200",
+    "PYTHONSAFEPATH": "1",
+    "TMPDIR": TEMPORARY,
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def temporary() -> Iterator[None]:
+    yield
+    shutil.rmtree(TEMPORARY)
+
+
 LONG = 90  # seconds; a demo takes about six
 
 
@@ -164,4 +179,4 @@ def plain(text: str) -> str:
 
 
 def left_behind() -> list[Path]:
-    return list(Path(tempfile.gettempdir()).glob("suture-demo-*"))
+    return list(Path(TEMPORARY).iterdir())
