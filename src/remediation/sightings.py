@@ -68,12 +68,6 @@ class Scene:
         times = (*beats, *(event_time(e) for e in self.evidence.of_kind("Event")))
         return max((t for t in map(moment, times) if t is not None), default=None)
 
-    def refused(self) -> Iterator["Saying"]:
-        """What controllers were told when they could not create pods."""
-        for event in self.evidence.of_kind("Event"):
-            if text(event, "reason") == "FailedCreate":
-                yield saying(event)
-
 
 @dataclass(frozen=True, eq=False)
 class Container:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from suture.remediation.evidence import split
 from suture.remediation.incident import Finding
+from suture.remediation.paths import maps, text
 from suture.remediation.sightings import Container, Scene
 
 CODES = ("NoFault",)
@@ -22,7 +23,9 @@ def findings(scene: Scene) -> Iterator[Finding]:
 
 
 def _well(container: Container) -> bool:
-    return container.init or (container.running and container.ready and container.restarts == 0)
+    conditions = maps(container.pod, "status", "conditions")
+    unready = any(text(c, "type") == "Ready" and text(c, "status") != "True" for c in conditions)
+    return not unready and (container.init or (container.running and container.ready and container.restarts == 0))
 
 
 def _old(containers: list[Container]) -> bool:

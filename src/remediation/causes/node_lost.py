@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from suture.remediation.citations import quote
+from suture.remediation.citations import quote, quote_event
 from suture.remediation.evidence import Evidence, reference
 from suture.remediation.incident import Citation, Finding
 from suture.remediation.paths import Object, maps, text
@@ -12,9 +12,20 @@ CODES = ("NodeLost",)
 
 
 def findings(scene: Scene) -> Iterator[Finding]:
-    for node in scene.evidence.of_kind("Node"):
+    nodes = scene.evidence.of_kind("Node")
+    for node in nodes:
         if cited := _silent(node):
-            yield _finding(scene.evidence, node, cited)
+            yield _finding(scene.evidence, text(node, "metadata", "name"), cited)
+    if not nodes:
+        yield from _by_its_pods(scene.evidence)
+
+
+def _by_its_pods(evidence: Evidence) -> Iterator[Finding]:
+    """Where the evidence holds no node: what the node's controller says of each pod that was on it."""
+    for pod in evidence.of_kind("Pod"):
+        told = [e for e in evidence.events(reference(pod)) if text(e, "reason") == "NodeNotReady"]
+        if told and _unready(pod) and text(pod, "spec", "nodeName"):
+            yield _finding(evidence, text(pod, "spec", "nodeName"), quote_event(told[-1], "the node of this pod is not ready"))
 
 
 def _silent(node: Object) -> tuple[Citation, ...]:
@@ -29,14 +40,13 @@ def _silent(node: Object) -> tuple[Citation, ...]:
     return ()
 
 
-def _finding(evidence: Evidence, node: Object, cited: tuple[Citation, ...]) -> Finding:
-    name = text(node, "metadata", "name")
+def _finding(evidence: Evidence, name: str, cited: tuple[Citation, ...]) -> Finding:
     pods = [p for p in evidence.of_kind("Pod") if text(p, "spec", "nodeName") == name]
     unready = [p for p in pods if _unready(p)]
     owners = sorted({evidence.top(reference(p)) for p in unready})
     shown = tuple(c for p in unready[:4] for c in quote(p, "spec.nodeName", "this pod was on the node"))
     return Finding(
-        code="NodeLost", object=reference(node),
+        code="NodeLost", object=f"Node//{name}",
         sentence=f"Node {name} does not report any more and took {len(unready)} pods with it"
         + (f", of {', '.join(owners[:6])}." if owners else "."),
         confidence=0.97, citations=(*cited, *shown),
