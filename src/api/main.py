@@ -111,8 +111,8 @@ class Server(uvicorn.Server):
         self._loop.call_soon_threadsafe(self._drain, sig)
 
     def _drain(self, sig: int) -> None:
-        if self._gateway.draining:
-            self.should_exit = True
+        if self._gateway.draining or sig == signal.SIGINT:  # a person at a terminal waits for no kube-proxy
+            self._gateway.draining = self.should_exit = True
             return
         log.info("the gateway stops", extra={"signal": signal.Signals(sig).name})
         self._gateway.draining = True

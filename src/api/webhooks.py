@@ -132,6 +132,8 @@ async def _join(session: Session, about: Workload) -> Verdict:
 
 async def _close(gateway: Gateway, session: Session, event: Event) -> Verdict:
     """Withdraw what the incident opened, where a person was still to be asked; a change that was approved goes on."""
+    if not event.reference:
+        return Verdict("ignored", "the incident has no id")
     labels = json.dumps({PROVIDER: event.reference})
     waiting = await session.many("page", ["waiting"], WORKFLOW, None, labels, None, None, None, 50)
     for row in sorted(waiting, key=lambda row: row["id"]):  # in the order of ids, as everywhere

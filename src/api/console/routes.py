@@ -89,7 +89,8 @@ async def login(request: Request, gateway: Here) -> Response:
         return _page(pages.sign_in(error.message), error.http_status)
     answer = RedirectResponse("/console", 303)
     value = session.seal(gateway.tokens, principal, now=int(time.time()))
-    secure = request.url.scheme == "https"
+    # As the browser saw it: behind a proxy that ends TLS we only hear http.
+    secure = request.headers.get("origin", "").startswith("https://")
     answer.set_cookie(COOKIE, value, max_age=LIFETIME, path="/console", httponly=True, samesite="strict", secure=secure)
     return answer
 

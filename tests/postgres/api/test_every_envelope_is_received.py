@@ -7,7 +7,7 @@ import pytest
 
 from suture.engine import Execution
 from suture.remediation.incident import Workload
-from tests.postgres.api.gateway import ENVELOPES, Envelope, Gateway, is_problem, post, running, sealed, signed, triggered
+from tests.postgres.api.gateway import ENVELOPES, PROPOSAL, Envelope, Gateway, is_problem, post, running, sealed, signed, triggered
 
 NAMES = sorted(path.stem for path in ENVELOPES.glob("pagerduty-*.json"))
 HUGE = 1 << 16
@@ -211,6 +211,26 @@ async def test_resolved_withdraws_the_question_of_the_task_that_the_incident_ope
     assert (cancelled.status, cancelled.reason) == ("cancelled", "resolved in PagerDuty")
     assert (await gateway.records.approval(task.id)).state == "void"
     assert (await gateway.engine.get(other.id)).status == "waiting"
+
+
+async def test_resolved_without_an_id_closes_nothing(gateway):
+    task = await gateway.asking(pagerduty="")
+
+    answer = await post(gateway.by(None), signed({"event_type": "incident.resolved", "data": {"type": "incident"}}))
+
+    assert (answer.status_code, answer.json()["state"]) == (202, "ignored")
+    assert (await gateway.engine.get(task.id)).status == "waiting"
+
+
+async def test_resolved_after_the_approval_leaves_the_change_on_its_way(gateway):
+    task = await gateway.asking(pagerduty="PINC001")
+    await gateway.by("anna").post(f"/tasks/{task.id}/approve", json={"digest": PROPOSAL.digest})
+
+    answer = await post(gateway.by(None), Envelope.read("pagerduty-incident-resolved"))
+
+    assert answer.json()["state"] == "ignored"
+    assert (await gateway.engine.get(task.id)).status == "enqueued"
+    assert (await gateway.records.approval(task.id)).state == "approved"
 
 
 async def test_resolved_leaves_a_task_that_does_not_wait_for_approval(gateway):

@@ -53,6 +53,16 @@ async def test_signing_in_gives_a_cookie_that_scripts_and_other_sites_do_not_get
     assert "token-of-anna" not in cookie.value
 
 
+async def test_behind_tls_the_cookie_never_travels_without_it(gateway, stranger):
+    behind = gateway.url.replace("http://", "https://")
+
+    [plain] = SimpleCookie((await stranger.sign_in("token-of-anna-0123456789")).headers["set-cookie"]).values()
+    stranger.http.headers["Origin"] = behind
+    [secure] = SimpleCookie((await stranger.sign_in("token-of-anna-0123456789")).headers["set-cookie"]).values()
+
+    assert (plain["secure"], secure["secure"]) == ("", True)
+
+
 @pytest.mark.parametrize("token", ["", "wrong", "token-of-anna", "\udcff"])
 async def test_a_wrong_token_does_not_sign_in(stranger, token):
     answer = await stranger.http.post("/console/login", content=urlencode({"token": token}, errors="surrogateescape"))

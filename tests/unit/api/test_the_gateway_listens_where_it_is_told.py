@@ -8,7 +8,6 @@ import pytest
 from suture.api.main import listen
 from suture.errors import ConfigError
 
-
 SIX = Path("/proc/net/if_inet6")
 HERE = ["127.0.0.1:0", *(["[::1]:0"] if SIX.exists() and f"{1:032x}" in SIX.read_text() else [])]
 
