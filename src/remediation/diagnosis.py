@@ -4,9 +4,9 @@ Knows no failure class itself (see `causes`) and repairs nothing. A finding with
 whoever made it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from suture.remediation.causes import CAUSES, GENERAL, QUIET
+from suture.remediation.causes import CAUSES, GENERAL, QUIET, Cause
 from suture.remediation.citations import proven
 from suture.remediation.evidence import Evidence
 from suture.remediation.incident import Diagnosis, Finding, Workload
@@ -16,13 +16,13 @@ MOST_CITATIONS = 8
 """Citations of one finding that are shown; a fault on fifty pods is proven by the first ones."""
 
 
-def diagnose(evidence: Evidence, workload: Workload | None = None) -> Diagnosis:
+def diagnose(evidence: Evidence, workload: Workload | None = None, *, causes: Sequence[Cause] = CAUSES) -> Diagnosis:
     """What the rules say of the evidence; with `workload`, what concerns it comes first.
 
     Pure: equal evidence has an equal diagnosis.
     """
     scene = Scene(evidence)
-    found = [finding for cause in CAUSES for finding in cause.findings(scene) if proven(evidence, finding)]
+    found = [finding for cause in causes for finding in cause.findings(scene) if proven(evidence, finding)]
     merged = _precise(_merged(found))
     loud = [finding for finding in merged if finding.code not in QUIET]
     quiet = [finding for finding in merged if finding.code in QUIET]

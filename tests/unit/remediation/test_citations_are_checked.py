@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from suture.remediation import diagnosis as judge
+from suture.remediation.causes import Cause
 from suture.remediation.citations import check, proven
 from suture.remediation.diagnosis import diagnose
 from suture.remediation.evidence import Evidence, Log, Note
@@ -80,12 +80,12 @@ def test_tampered_evidence_makes_the_checker_reject():
     assert not proven(Evidence((deployment(),)), finding)
 
 
-def test_a_cause_that_lies_is_not_heard(monkeypatch):
+def test_a_cause_that_lies_is_not_heard():
     lie = Finding(code="Lie", object="Pod/shop/x", sentence="x", confidence=1, citations=(cite(POD, "status.phase", "Failed"),))
-    liar = type(judge.CAUSES[0])(("Lie",), lambda _scene: iter([lie]))
-    monkeypatch.setattr(judge, "CAUSES", (liar,))
+    told = lie.model_copy(update={"citations": (cite(POD, "status.phase", "Running"),)})
 
-    assert diagnose(EVIDENCE).findings == ()
+    assert diagnose(EVIDENCE, causes=[Cause(("Lie",), lambda _scene: iter([lie]))]).findings == ()
+    assert diagnose(EVIDENCE, causes=[Cause(("Lie",), lambda _scene: iter([told]))]).findings == (told,)
 
 
 def test_a_byte_range_of_a_log_counts_from_its_first_byte():

@@ -1,4 +1,4 @@
-"""Events expire, logs are lost, people paste a part: what is left is either enough, or nothing is said. It is never enough for a wrong cause."""
+"""Events expire, logs are lost, people paste a part: what is left is enough, or nothing is said. It never leads to a wrong cause."""
 
 import json
 from collections.abc import Callable
