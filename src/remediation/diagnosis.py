@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from suture.remediation.causes import CAUSES, GENERAL, QUIET, Cause
 from suture.remediation.citations import proven
-from suture.remediation.evidence import Evidence
+from suture.remediation.evidence import Evidence, involved, split
 from suture.remediation.incident import Diagnosis, Finding, Workload
 from suture.remediation.sightings import Container, Scene
 
@@ -17,7 +17,7 @@ MOST_CITATIONS = 8
 
 
 def diagnose(evidence: Evidence, workload: Workload | None = None, *, causes: Sequence[Cause] = CAUSES) -> Diagnosis:
-    """What the rules say of the evidence; with `workload`, what concerns it comes first.
+    """What the rules say of the evidence. With `workload`, what concerns it comes first, and another workload's fault is never its cause.
 
     Pure: equal evidence has an equal diagnosis.
     """
@@ -28,9 +28,10 @@ def diagnose(evidence: Evidence, workload: Workload | None = None, *, causes: Se
     quiet = [finding for finding in merged if finding.code in QUIET]
     kept = [finding for finding in quiet if not any(_share_a_workload(evidence, finding, other) for other in loud)]
     overruled = [finding for finding in quiet if finding not in kept]
-    ordered = _first(evidence, [*loud, *kept], workload)
+    ordered, elsewhere = _first(evidence, [*loud, *kept], workload)
     unknown = [] if loud else [_unexplained(container) for container in scene.containers if container.crashing and not container.logs]
-    return Diagnosis(findings=tuple(ordered), ruled_out=(*(_overruled(finding) for finding in overruled), *unknown))
+    ruled_out = (*map(_overruled, overruled), *map(_elsewhere, elsewhere), *unknown)
+    return Diagnosis(findings=tuple(ordered), ruled_out=ruled_out)
 
 
 def _merged(findings: Iterable[Finding]) -> list[Finding]:
@@ -56,11 +57,17 @@ def _precise(findings: list[Finding]) -> list[Finding]:
     return [f for f in findings if f.code not in GENERAL or (f.object, f.container) not in known]
 
 
-def _first(evidence: Evidence, findings: list[Finding], workload: Workload | None) -> list[Finding]:
-    """The order of `CAUSES` is that of the chain from cause to effect; what concerns the workload moves ahead of all else."""
+def _first(evidence: Evidence, findings: list[Finding], workload: Workload | None) -> tuple[list[Finding], list[Finding]]:
+    """The order of `CAUSES` is that of the chain from cause to effect; what concerns the workload moves ahead of all else.
+
+    Where nothing concerns it, what other workloads suffer from is set apart: a person asked about this one.
+    """
     if workload is None:
-        return findings
-    return sorted(findings, key=lambda finding: str(workload) not in _workloads(evidence, finding))
+        return findings, []
+    mine = [finding for finding in findings if str(workload) in _workloads(evidence, finding)]
+    others = [finding for finding in findings if finding not in mine]
+    shared = [finding for finding in others if not split(finding.object)[1]]
+    return ([*mine, *others], []) if mine else (shared, [finding for finding in others if finding not in shared])
 
 
 def _share_a_workload(evidence: Evidence, one: Finding, other: Finding) -> bool:
@@ -69,9 +76,15 @@ def _share_a_workload(evidence: Evidence, one: Finding, other: Finding) -> bool:
 
 def _workloads(evidence: Evidence, finding: Finding) -> set[str]:
     """What a finding concerns: its object, and the owners of what it quotes."""
-    quoted = {evidence.top(c.object) for c in finding.citations if not c.object.startswith(("log/", "note/", "Event/"))}
-    logs = {evidence.top("Pod/" + "/".join(c.object.split("/")[1:3])) for c in finding.citations if c.object.startswith("log/")}
-    return {finding.object} | quoted | logs
+    return {finding.object} | {evidence.top(_subject(evidence, citation.object)) for citation in finding.citations}
+
+
+def _subject(evidence: Evidence, quoted: str) -> str:
+    """The object that a quoted piece is about: the pod of a log, what an event tells of, else itself."""
+    if quoted.startswith("log/"):
+        return "Pod/" + "/".join(quoted.split("/")[1:3])
+    event = evidence.get(quoted) if quoted.startswith("Event/") else None
+    return quoted if event is None else involved(event)
 
 
 def _unexplained(container: Container) -> str:
@@ -79,6 +92,10 @@ def _unexplained(container: Container) -> str:
         f"Container {container.name} of {container.owner} ended with exit code {container.exit_code} and its log is not in the evidence: "
         "what it wrote would tell, no cause of its own can be ruled in or out."
     )
+
+
+def _elsewhere(finding: Finding) -> str:
+    return f"{finding.code} of {finding.object} was seen as well, and does not concern the workload that was asked about."
 
 
 def _overruled(finding: Finding) -> str:

@@ -10,6 +10,9 @@ from suture.remediation.sightings import Scene
 
 CODES = ("NodeLost",)
 
+MOST_SHOWN = 50
+"""Workloads, one pod of each, that the proof names: whoever asks about one of them shall find this cause."""
+
 
 def findings(scene: Scene) -> Iterator[Finding]:
     nodes = scene.evidence.of_kind("Node")
@@ -44,7 +47,8 @@ def _finding(evidence: Evidence, name: str, cited: tuple[Citation, ...]) -> Find
     pods = [p for p in evidence.of_kind("Pod") if text(p, "spec", "nodeName") == name]
     unready = [p for p in pods if _unready(p)]
     owners = sorted({evidence.top(reference(p)) for p in unready})
-    shown = tuple(c for p in unready[:4] for c in quote(p, "spec.nodeName", "this pod was on the node"))
+    one_each = {evidence.top(reference(p)): p for p in unready}
+    shown = tuple(c for p in list(one_each.values())[:MOST_SHOWN] for c in quote(p, "spec.nodeName", "this pod was on the node"))
     return Finding(
         code="NodeLost", object=f"Node//{name}",
         sentence=f"Node {name} does not report any more and took {len(unready)} pods with it"

@@ -94,3 +94,33 @@ def fits(value: object, accept: dict[str, Any]) -> bool:
         low, high = (amount(bound) or Fraction(0) for bound in accept["range"])
         return low <= (amount(value) or Fraction(-1)) <= high
     return True
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_whoever_asks_about_a_workload_that_suffers_gets_the_true_cause(case):
+    evidence = read_recording(case / "bundle")
+    suffering = [
+        cause["object"]
+        for cause in truth(case)["causes"]
+        if cause["object"].startswith(("Deployment/", "StatefulSet/", "DaemonSet/", "Job/"))
+    ]
+
+    for kind, namespace, name in (ref.split("/") for ref in suffering):
+        found = diagnose(evidence, Workload(kind=kind, namespace=namespace, name=name)).cause
+        assert found is not None
+        assert found.code in {cause["code"] for cause in truth(case)["causes"]}
+
+
+@pytest.mark.parametrize(
+    "case",
+    [c for c in CASES if truth(c)["causes"][0]["object"].startswith(("ConfigMap/", "Node/", "LimitRange/"))],
+    ids=lambda case: case.name,
+)
+def test_a_cause_that_another_object_carries_is_found_for_each_workload_that_it_stops(case):
+    evidence = read_recording(case / "bundle")
+
+    for deployment in evidence.of_kind("Deployment"):
+        metadata = deployment["metadata"]
+        found = diagnose(evidence, Workload(kind="Deployment", namespace=metadata["namespace"], name=metadata["name"])).cause
+        assert found is not None
+        assert found.code == truth(case)["causes"][0]["code"]

@@ -284,6 +284,15 @@ def test_what_concerns_the_workload_comes_first():
     assert codes(diagnose(evidence, Workload(kind="Deployment", namespace="shop", name="web"))) == ["InvalidImageName", "NodeLost"]
 
 
+def test_another_workloads_fault_is_not_the_cause_of_this_one():
+    evidence = Evidence((deployment(), pod(status=waiting("InvalidImageName"))))
+
+    found = diagnose(evidence, Workload(kind="Deployment", namespace="shop", name="other"))
+
+    assert found.cause is None
+    assert any("InvalidImageName of Deployment/shop/web" in sentence for sentence in found.ruled_out)
+
+
 def test_without_evidence_nothing_is_found():
     assert verdict().findings == ()
 
