@@ -15,6 +15,7 @@ from tests.node.programs import BuildError, build
 HERE = Path(__file__).resolve().parent
 PROGRAMS = ("containerd", "runc", "nft", "ip", "openssl", "git")
 _missing = pytest.StashKey[str]()
+_archives = pytest.StashKey[list[Path]]()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -27,7 +28,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     try:
         _check_machine()
         build(say=say)
-        images.project(say)
+        # kept, not asked for again later: the sources may change meanwhile
+        config.stash[_archives] = [images.base(say), images.project(say)]
     except (BuildError, RigError) as error:
         config.stash[_missing] = str(error)
 
@@ -39,15 +41,16 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[None]:
         pytest.skip(missing)
     rig.up(nodes=2)
     try:
-        rig.load_everywhere(images.base())
-        rig.load_everywhere(images.project())
+        for archive in request.config.stash[_archives]:
+            rig.load_everywhere(archive)
         yield
     finally:
         rig.down()
+    assert rig.leftovers() == []
 
 
 @pytest.fixture(scope="session")
-def suture(cluster: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:  # noqa: ARG001 (it must be up)
+def suture(cluster: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     """Suture as the chart installs it, with a repository that holds the manifests of deploy/broken."""
     installed = install(tmp_path_factory.mktemp("deploy"))
     yield installed

@@ -74,7 +74,7 @@ class GitServer:
 
 def _objects() -> list[dict[str, Any]]:
     labels = {"app": "git"}
-    container = {
+    container: dict[str, Any] = {
         "name": "git",
         "image": BASE,
         "imagePullPolicy": "Never",
@@ -83,8 +83,8 @@ def _objects() -> list[dict[str, Any]]:
         "readinessProbe": {"tcpSocket": {"port": 9418}, "periodSeconds": 1},
         "volumeMounts": [{"name": "srv", "mountPath": "/srv"}],
     }
-    template = {"metadata": {"labels": labels}, "spec": {"containers": [container], "volumes": [{"name": "srv", "emptyDir": {}}]}}
-    template["spec"] |= {"terminationGracePeriodSeconds": 1}
+    pod = {"containers": [container], "volumes": [{"name": "srv", "emptyDir": {}}], "terminationGracePeriodSeconds": 1}
+    template = {"metadata": {"labels": labels}, "spec": pod}
     metadata = {"name": "git", "namespace": NAMESPACE}
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},

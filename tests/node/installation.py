@@ -50,7 +50,12 @@ class Installation:
         """What PagerDuty sends when an incident about the workload begins; the id of the task that it became."""
         kind, namespace, name = workload.split("/")
         details = {"namespace": namespace, kind.lower(): name}
-        data = {"id": f"Q{uuid4().hex[:12].upper()}", "type": "incident", "status": "triggered", "title": f"{name} does not start"}
+        data: dict[str, Any] = {
+            "id": f"Q{uuid4().hex[:12].upper()}",
+            "type": "incident",
+            "status": "triggered",
+            "title": f"{name} does not start",
+        }
         data |= {"body": {"type": "incident_body", "details": details}}
         event = {"id": uuid4().hex, "event_type": "incident.triggered", "resource_type": "incident", "occurred_at": "2026-01-09T15:16:27Z"}
         body = json.dumps({"event": event | {"data": data}}).encode()

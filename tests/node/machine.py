@@ -17,6 +17,9 @@ from tests.node.programs import HOME
 RUN = HOME / "run"
 NETNS = Path("/run/netns")
 
+_children: dict[str, subprocess.Popen[bytes]] = {}
+"""Of this very process: it has to reap them. Another invocation knows the rig's processes by their files alone."""
+
 
 class RigError(Exception):
     """The rig cannot do it; the message says what is in the way."""
@@ -50,6 +53,7 @@ def start(number: int, name: str, command: Sequence[str | Path]) -> None:
         process = subprocess.Popen(
             inside(number, *command), stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True, cwd=RUN
         )
+    _children[name] = process
     (RUN / f"{name}.pid").write_text(str(process.pid))
 
 
@@ -65,6 +69,8 @@ def stop(name: str, how: signal.Signals = signal.SIGTERM, within: float = 10.0) 
             os.kill(pid, signal.SIGKILL)
             _ended(pid, within)
     path.unlink()
+    if child := _children.pop(name, None):
+        child.wait()
 
 
 def until(what: str, holds: Callable[[], bool], within: float = 90.0) -> None:
@@ -95,6 +101,8 @@ def release_folders() -> None:
     """Remove what ip, kubelet and the pod network made for themselves at fixed places, as far as nobody else uses it."""
     with suppress(OSError):
         NETNS.rmdir() if not any(NETNS.iterdir()) and sh("umount", NETNS, check=False).returncode == 0 else None
+    for file in Path("/var/lib/kubelet/device-plugins").glob("*"):  # a socket of the kubelet that ended last
+        file.unlink(missing_ok=True)
     for folder in ("/var/lib/kubelet/device-plugins", "/var/lib/kubelet", "/var/log/containers", "/var/lib/cni/results", "/var/lib/cni"):
         with suppress(OSError):
             Path(folder).rmdir()
@@ -110,8 +118,7 @@ def _ended(pid: int, within: float) -> bool:
 
 
 def _alive(pid: int) -> bool:
-    with suppress(ChildProcessError):
-        os.waitpid(pid, os.WNOHANG)  # a child of this very process would stay a zombie
+    """Whether a process runs; one that ended and is not reaped yet does not."""
     try:
         return ") Z" not in Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -73,8 +73,13 @@ def down() -> None:
         _OWNER.unlink(missing_ok=True)
 
 
-def is_up() -> bool:
-    return _OWNER.exists()
+def leftovers() -> list[str]:
+    """What is still of a rig on this machine: processes, mounts, network namespaces, cgroups, folders. Empty after `down`."""
+    processes = [f"process {line}" for line in sh("ps", "-eo", "pid,args").stdout.splitlines() if f"{RUN}/" in line]
+    mounts = [f"mount {line.split()[1]}" for line in Path("/proc/mounts").read_text().splitlines() if f"{RUN}/" in line]
+    namespaces = [f"network {path.name}" for path in NETNS.glob("*") if path.name.startswith(("suture-rig-", "cni-"))]
+    groups = [f"cgroup {path}" for path in Path("/sys/fs/cgroup").glob("**/rig-node*")]
+    return [*processes, *mounts, *namespaces, *groups, *(str(path) for path in (RUN, _OWNER) if path.exists())]
 
 
 def nodes() -> list[int]:

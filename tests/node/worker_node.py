@@ -51,23 +51,28 @@ def kill_node(number: int) -> None:
     for part in ("kubelet", "proxy"):
         stop(f"node{number}-{part}", signal.SIGKILL)
     if _ctr(number, "version", check=False).returncode == 0:
-        networks = {_network(number, container) for container in _listed(number, "containers")}
-        for task in _listed(number, "tasks"):
-            _ctr(number, "tasks", "rm", "-f", task, check=False)
-        for container in _listed(number, "containers"):
-            _ctr(number, "containers", "rm", container, check=False)
-        for name in filter(None, networks):
-            sh("ip", "netns", "del", name, check=False)
+        _remove_containers(number)
     stop(f"node{number}-containerd")
 
 
+def _remove_containers(number: int) -> None:
+    containers = _listed(number, "containers")
+    networks = {_network(number, container) for container in containers}
+    for task in _listed(number, "tasks"):
+        _ctr(number, "tasks", "rm", "-f", task, check=False)
+    for container in containers:
+        _ctr(number, "containers", "rm", container, check=False)
+        for result in _CNI_RESULTS.glob(f"*-{container}-*"):
+            result.unlink(missing_ok=True)
+    for name in filter(None, networks):
+        sh("ip", "netns", "del", name, check=False)
+
+
 def forget_node(number: int) -> None:
-    """Remove what a dead node left outside of RUN: processes, cgroups, results of the pod network, links to logs."""
+    """Remove what a dead node left outside of RUN: processes, cgroups, links to logs."""
     for hierarchy in _hierarchies():
         for group in sorted((hierarchy / f"rig-node{number}").glob("**/"), reverse=True):
             _empty(group)
-    for result in _CNI_RESULTS.glob(f"{_POD_NETWORK}-*"):
-        result.unlink(missing_ok=True)
     for link in Path("/var/log/containers").glob("*.log"):
         if link.is_symlink() and str(link.readlink()).startswith(f"{RUN}/"):
             link.unlink()
@@ -120,7 +125,7 @@ def _network(number: int, container: str) -> str | None:
     """Name of the network namespace that containerd made for a pod."""
     described = json.loads(_ctr(number, "containers", "info", container, check=False).stdout or "{}")
     for one in described.get("Spec", {}).get("linux", {}).get("namespaces", ()):
-        if one["type"] == "network" and one.get("path", "").startswith(f"{NETNS}/cni-"):
+        if one["type"] == "network" and Path(one.get("path", "")).parent.resolve() == NETNS.resolve():
             return Path(one["path"]).name
     return None
 
