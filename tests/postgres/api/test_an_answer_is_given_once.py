@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from suture.remediation.incident import Decision, answer_event
 from tests.postgres.api.gateway import PROPOSAL, is_problem
 
 DIGEST = {"digest": PROPOSAL.digest}
@@ -78,6 +79,17 @@ async def test_of_many_clicks_at_once_one_counts(gateway):
     assert {(decision["by"], decision["verdict"]) for decision in good} == {decided}
     async with gateway.worker():
         assert (await gateway.until(task.id, "completed")).output["state"] == decided[1]
+
+
+async def test_the_row_never_says_another_thing_than_the_execution_heard(gateway):
+    task = await gateway.asking()
+    heard = Decision(verdict="rejected", by="abel", reason="no", digest=PROPOSAL.digest)
+    await gateway.engine.emit(task.id, answer_event(PROPOSAL.digest), heard.model_dump(mode="json"), actor="abel")
+
+    refusal = is_problem(await gateway.by("anna").post(f"/tasks/{task.id}/approve", json=DIGEST), 409, "Conflict")
+
+    assert "was answered by abel" in refusal["detail"]
+    assert (await gateway.records.approval(task.id)).decision is None
 
 
 async def test_an_answer_to_another_change_is_refused_and_leaves_nothing(gateway):

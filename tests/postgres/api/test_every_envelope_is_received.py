@@ -6,8 +6,20 @@ import json
 import pytest
 
 from suture.engine import Execution
-from suture.remediation.incident import Workload
-from tests.postgres.api.gateway import ENVELOPES, PROPOSAL, Envelope, Gateway, is_problem, post, running, sealed, signed, triggered
+from suture.remediation.incident import Decision, Workload, answer_event
+from tests.postgres.api.gateway import (
+    ENVELOPES,
+    PROPOSAL,
+    Envelope,
+    Gateway,
+    eventually,
+    is_problem,
+    post,
+    running,
+    sealed,
+    signed,
+    triggered,
+)
 
 NAMES = sorted(path.stem for path in ENVELOPES.glob("pagerduty-*.json"))
 HUGE = 1 << 16
@@ -231,6 +243,26 @@ async def test_resolved_after_the_approval_leaves_the_change_on_its_way(gateway)
     assert answer.json()["state"] == "ignored"
     assert (await gateway.engine.get(task.id)).status == "enqueued"
     assert (await gateway.records.approval(task.id)).state == "approved"
+
+
+async def test_resolved_at_the_moment_of_the_approval_waits_for_it_and_then_leaves_the_change(gateway):
+    task = await gateway.asking(pagerduty="PINC001")
+    decision = Decision(verdict="approved", by="anna", digest=PROPOSAL.digest)
+    async with gateway.engine.transaction() as session:
+        await gateway.engine.emit(task.id, answer_event(decision.digest), decision.model_dump(mode="json"), actor="anna", session=session)
+        await gateway.records.decide(session, task.id, decision)
+        resolving = asyncio.create_task(post(gateway.by(None), Envelope.read("pagerduty-incident-resolved")))
+        await eventually(lambda: blocked(gateway), bool)
+
+    assert (await resolving).json()["state"] == "ignored"
+    assert (await gateway.engine.get(task.id)).status == "enqueued"
+
+
+async def blocked(gateway: Gateway) -> bool:
+    """Whether somebody waits for a lock in this database."""
+    async with gateway.database.session() as session:
+        waiting = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+        return bool(await session.connection.fetchval(waiting))
 
 
 async def test_resolved_leaves_a_task_that_does_not_wait_for_approval(gateway):
