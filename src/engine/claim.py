@@ -46,6 +46,8 @@ class Claim:
     payload_limit: int = LIMIT
     cancel_requested: bool = False
     """Whether somebody wishes it cancelled, as far as is known here: no step begins any more."""
+    stopped: bool = False
+    """Whether its runner ended the run: whatever its steps raise then is no failure of theirs."""
     renewed: float = field(default_factory=time.monotonic)
     """When the lease was last renewed for sure, on this machine's monotonic clock."""
     epoch: int = field(init=False)

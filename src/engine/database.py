@@ -28,6 +28,7 @@ _UNAVAILABLE = (
     TimeoutError,
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # what the driver says of a connection that Postgres has just ended
     asyncpg.CannotConnectNowError,
     asyncpg.TooManyConnectionsError,
     asyncpg.OperatorInterventionError,
@@ -40,6 +41,9 @@ _UNAVAILABLE = (
     asyncpg.InvalidAuthorizationSpecificationError,  # a password that is being changed
     asyncpg.InvalidCatalogNameError,  # a database that is being restored
 )
+_COLLISIONS = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
+"""Of these the connection knows nothing: trying again on it helps."""
+
 _ATTEMPT = 10.0  # seconds for a connection or a statement that should take milliseconds; a black-holed network ends here
 
 
@@ -156,6 +160,9 @@ class Database:
             if isinstance(error.__cause__, asyncpg.ReadOnlySQLTransactionError):
                 # The other connections lead to the same old primary: none is trusted any more.
                 await self._pool.expire_connections()
+            if not isinstance(error.__cause__, _COLLISIONS):
+                with contextlib.suppress(asyncpg.InterfaceError):  # it has gone already
+                    connection.terminate()  # in an unknown state: whoever comes next opens a new one
             raise
         finally:
             await asyncio.shield(self._release(connection))

@@ -3,6 +3,7 @@
 Recovery is a predicate over rows that every worker evaluates; there is no leader and no list. Knows nothing of how claims are run.
 """
 
+import asyncio
 import logging
 import time
 from collections.abc import Sequence
@@ -19,6 +20,8 @@ BATCH = 500
 """Rows that one sweep takes at most from each kind of the due: the next sweep takes the rest."""
 
 SWEEPER = "recovery"
+
+_PATIENCE = 5  # looks for one's own presence
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,10 @@ async def show_presence(session: Session, owner: UUID) -> None:
 
     While an earlier connection of `owner` still holds it, presence proves nothing, and the leases alone are judged.
     """
-    held = (await session.one("take_presence", owner))["held"]
+    for _ in range(_PATIENCE):
+        if held := (await session.one("take_presence", owner))["held"]:
+            break
+        await asyncio.sleep(0.1)  # the earlier connection was cut a moment ago, and its lock is just going
     await session.none("show_presence" if held else "hide_presence", owner)
 
 

@@ -133,13 +133,14 @@ class Run:
         return self.failures(name) + 1
 
     async def _attempt(self, name: str, retry: Retry | None, timeout: timedelta | None, body: Callable[[], Awaitable[T]]) -> T:
+        before = _cancellations()
         scope = asyncio.timeout(timeout.total_seconds() if timeout else None)
         try:
             async with scope:
                 return await body()
         except (Exception, asyncio.CancelledError) as error:
             # The border between somebody's step and the engine: any failure is a value here, but for being stopped ourselves.
-            if is_stopped():
+            if _cancellations() > before:
                 raise asyncio.CancelledError from error
             raised = TemporaryError(f"The step {name} took longer than {timeout}.") if scope.expired() else _unstopped(error)
         await self._try_later(name, raised, retry or self._retry)
@@ -162,10 +163,10 @@ class Run:
         raise Suspended
 
 
-def is_stopped() -> bool:
-    """Whether this task was asked to stop from outside, and not by something that was cancelled inside of it."""
+def _cancellations() -> int:
+    """How often this task was asked to stop from outside. More than before, not more than none: a TaskGroup may leave one behind."""
     task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+    return task.cancelling() if task else 0
 
 
 def _unstopped(error: BaseException) -> Exception:

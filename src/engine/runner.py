@@ -8,6 +8,7 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import TypeVar
@@ -21,7 +22,7 @@ from suture.engine.outcome import again, explain
 from suture.engine.pulse import Pulse
 from suture.engine.records import Execution, Failure
 from suture.engine.results import plain
-from suture.engine.run import Run, is_stopped
+from suture.engine.run import Run
 from suture.engine.workflows import Workflow, Workflows
 from suture.errors import DatabaseUnavailable, LeaseLost, Signal, Suspended, SutureError
 
@@ -62,6 +63,7 @@ class Runner:
         self._running: dict[Claim, asyncio.Task[None]] = {}
         self._settling: set[Claim] = set()
         self._due, self._stop = asyncio.Event(), asyncio.Event()
+        self._unwritten: set[UUID] = set()
         self._strays = False
         """Whether the database may hold claims of ours that are not running here."""
         # list() of a dict is one step of the interpreter: the pulse's thread may take it at any time.
@@ -108,8 +110,8 @@ class Runner:
         """Hand back at once what has not finished: nobody waits for a lease."""
         self.ready = False
         left = dict(self._running)
-        for task in left.values():
-            task.cancel()
+        for claim in left:
+            self._end(claim)
         if left:
             await asyncio.wait(left.values(), timeout=_LAST_WORDS)
         try:
@@ -131,6 +133,7 @@ class Runner:
             self._due.clear()
             if self._strays:
                 await self._outlive(self._hand_back_strays)
+                continue
             free = self._concurrency - len(self._running)
             claimed = await self._outlive(lambda free=free: self._claim(free)) if free else 0  # type: ignore[misc]
             if not claimed or claimed < free:
@@ -174,25 +177,30 @@ class Runner:
 
     async def _hand_back_strays(self) -> None:
         """Give back what the database says is ours and nobody here runs: such a claim would idle until its lease runs out."""
-        rows = await self._database.many("strays", self.owner, [claim.execution.id for claim in self._running])
+        known = self._unwritten.union(claim.execution.id for claim in self._running)
+        rows = await self._database.many("strays", self.owner, list(known))
         await self._hand_back([(row["id"], row["epoch"]) for row in rows])
         self._strays = False
 
     def _heed(self, found: Beat) -> None:
         """Act on what a heartbeat found out."""
+        self._strays = True
         for claim in found.lost:
             self._give_up(claim, "lost the lease")
         for claim in found.overdue:
             # Others may run it by now, so that nothing is done twice at the same time.
             self._give_up(claim, "no heartbeat for a whole lease")
-            self._strays = True
         for claim in found.cancelled:
             self._cancel(claim)
 
     def _give_up(self, claim: Claim, why: str) -> None:
         if claim in self._running:
             log.warning(why, extra={"task": str(claim.execution.id), "step": claim.step})
-            self._running[claim].cancel()
+            self._end(claim)
+
+    def _end(self, claim: Claim) -> None:
+        claim.stopped = True
+        self._running[claim].cancel()
 
     async def _sweep_loop(self) -> None:
         while True:
@@ -211,8 +219,16 @@ class Runner:
                 await self._database.listen(["suture_due", "suture_cancel"], self._hear, greet=self._greet, every=self._lease.heartbeat)
             except DatabaseUnavailable as error:
                 log.debug("no hints for now: %s", error)
-            await self._outlive(lambda: hide_presence(self._database, self.owner))
+            await self._say_alive()
             await asyncio.sleep(_jittered(timedelta(milliseconds=200)))
+
+    async def _say_alive(self) -> None:
+        """Before the others take our work for lost, which is soon: an idle connection of the pool may have been cut as well."""
+        for _ in range(5):
+            with suppress(DatabaseUnavailable):
+                return await hide_presence(self._database, self.owner)
+            await asyncio.sleep(0.05)
+        return None
 
     async def _greet(self, session: Session) -> None:
         await show_presence(session, self.owner)
@@ -228,7 +244,7 @@ class Runner:
         """Stop its step, and every step after it: a step may swallow its cancellation, so each heartbeat says it again."""
         claim.cancel_requested = True
         if claim in self._running and claim not in self._settling:
-            self._running[claim].cancel()
+            self._end(claim)
 
     async def _nap(self, wake: asyncio.Event, longest: timedelta) -> None:
         try:
@@ -269,6 +285,7 @@ class Runner:
             # The border of a task: the engine's own write failed for a reason that time does not mend. The lease will run out, which
             # counts as a crash, and a few of these make a dead letter.
             log.exception("the outcome could not be written", extra=about)
+            self._unwritten.add(claim.execution.id)
 
     async def _drive(self, claim: Claim) -> None:
         if claim.execution.cancel_requested_by:
@@ -281,7 +298,7 @@ class Runner:
             output = await workflow.function(run, workflow.read_input(claim.execution.input))
             await claim.complete(plain(workflow.output, output, what=f"the workflow {workflow.name}"))
         except (Exception, asyncio.CancelledError) as error:
-            if is_stopped() or claim.cancel_requested:  # whatever its steps made of their cancellation
+            if claim.stopped:  # whatever its steps made of their cancellation
                 raise asyncio.CancelledError from error
             await self._fail(claim, workflow, run, error)
 

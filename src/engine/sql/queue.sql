@@ -43,30 +43,40 @@ select pg_advisory_xact_lock(hashtextextended($1, 7))
 -- A suspect may be what kills its workers: a worker holds one at a time, so that it does not take innocent ones to the dead letters.
 -- The subquery is materialized on purpose: joined, the planner may re-run it and lock more rows than the limit.
 with due as materialized (
-    select first.id
+    select first.id, first.priority, first.run_at
     from unnest($2::text[]) as wanted (queue)
-    cross join (select false as suspect union all select true where not $9) as kind
     cross join lateral (
         select e.id, e.priority, e.run_at
         from suture.workflow_executions e
-        where e.status = 'enqueued' and e.run_at <= now() and e.queue = wanted.queue
-          and (e.crashes >= $8) = kind.suspect
+        where e.status = 'enqueued' and e.run_at <= now() and e.queue = wanted.queue and e.crashes < $8
           and exists (select from unnest($3::text[], $4::int[]) as known (workflow, version)
                       where known.workflow = e.workflow and known.version >= e.version)
         order by e.priority desc, e.run_at
-        limit case when kind.suspect then 1 else $5 end
+        limit $5
         for update of e skip locked
     ) as first
     where wanted.queue not in (select name from suture.queues where paused)
-    order by first.priority desc, first.run_at
+), suspect as materialized (
+    select e.id, e.priority, e.run_at
+    from suture.workflow_executions e
+    where not $9::boolean and e.status = 'enqueued' and e.run_at <= now() and e.queue = any ($2) and e.crashes > 0 and e.crashes >= $8
+      and e.queue not in (select name from suture.queues where paused)
+      and exists (select from unnest($3::text[], $4::int[]) as known (workflow, version)
+                  where known.workflow = e.workflow and known.version >= e.version)
+    order by e.priority desc, e.run_at
+    limit 1
+    for update of e skip locked
+), chosen as materialized (
+    select id from (select * from due union all select * from suspect) as both_kinds
+    order by priority desc, run_at
     limit $5
 )
 update suture.workflow_executions e
 set status = 'running', owner_id = $1, epoch = e.epoch + 1, lease_expires = now() + $6,
     started_at = coalesce(e.started_at, now()), updated_at = now(),
     changed_at = clock_timestamp(), changed_by = $7, reason = 'claimed'
-from due
-where e.id = due.id
+from chosen
+where e.id = chosen.id
 returning e.*
 
 -- name: complete

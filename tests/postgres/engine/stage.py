@@ -16,6 +16,7 @@ from uuid import UUID
 import pytest
 
 from suture.engine import Database, Engine, Execution, Lease, Retry, Runner, Workflows
+from suture.errors import DatabaseUnavailable
 from tests.postgres.engine.sample_worker import Orders
 
 PACKAGES = ("suture.engine", "suture.remediation")
@@ -52,11 +53,18 @@ async def running(database: Database, *functions: Any, **options: Any) -> AsyncI
 async def eventually(look: Callable[[], Awaitable[T]], *, within: float = 10.0, what: str = "it") -> T:
     """The first true answer of `look`; fails when there is none in time."""
     end = asyncio.get_running_loop().time() + within
-    while not (answer := await look()):
+    while not (answer := await _while_away(look)):
         if asyncio.get_running_loop().time() > end:
             pytest.fail(f"{what} did not happen within {within:g} s")
         await asyncio.sleep(0.01)
     return answer
+
+
+async def _while_away(look: Callable[[], Awaitable[T]]) -> T | None:
+    try:
+        return await look()
+    except DatabaseUnavailable:
+        return None
 
 
 async def ended(engine: Engine, id_: UUID, *, within: float = 10.0) -> Execution:

@@ -69,6 +69,7 @@ create table suture.workflow_executions (
 
 -- lease_expires is in no index on purpose: a heartbeat stays a HOT update.
 create index executions_due     on suture.workflow_executions (queue, priority desc, run_at) where status = 'enqueued';
+create index executions_suspect on suture.workflow_executions (queue) where status = 'enqueued' and crashes > 0;
 create index executions_running on suture.workflow_executions (owner_id) where status = 'running';
 create index executions_ended   on suture.workflow_executions (finished_at) where status in ('completed', 'error', 'cancelled');
 create index executions_deadline on suture.workflow_executions (deadline_at)
