@@ -57,14 +57,18 @@ def _selected(evidence: Evidence, budget: Object) -> list[Object]:
 
 def _finding(evidence: Evidence, budget: Object, proof: tuple[Citation, ...]) -> Finding:
     ref = reference(budget)
-    pods = whole(budget, "status", "expectedPods")
-    owners = sorted({evidence.top(reference(p)) for p in _selected(evidence, budget)})
+    pods = _selected(evidence, budget)
+    owners = sorted({evidence.top(reference(p)) for p in pods})
     return Finding(
         code="DisruptionBudgetBlocks", object=ref,
-        sentence=f"{ref} forbids every eviction of its {pods} pods ({', '.join(owners[:3])}): the node that holds them cannot be drained.",
+        sentence=f"{ref} forbids every eviction of its {len(pods)} pods ({', '.join(owners[:3])}): their node cannot be drained.",
         confidence=0.95,
-        citations=(*proof, *quote(budget, "status.disruptionsAllowed", "it allows none"), *quote(budget, "spec", "the budget as it is "
-        "written")),
+        citations=(
+            *proof,
+            *quote(budget, "status.disruptionsAllowed", "it allows none"),
+            *quote(budget, "spec", "the budget as it is written"),
+            *(c for pod in pods[:1] for c in quote(pod, "metadata.labels", "the budget selects this pod")),
+        ),
         changes=_fixes(budget, ref),
     )  # fmt: skip
 
