@@ -4,14 +4,22 @@ Low-level handlers on purpose: kopf's handlers of changes keep their progress an
 act on differences, which a missed event loses. Here an event only says that the Task deserves a look (see `keeper`).
 """
 
+import itertools
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import kopf
 
 from suture.operator.keeper import Keeper
 from suture.operator.resource import GROUP, PLURAL, VERSION, Task
+
+
+class Endless:
+    """Pauses between two tries of a request, in seconds, without end: by default kopf gives up after a minute, and the process with it."""
+
+    def __iter__(self) -> Iterator[float]:
+        return itertools.chain((1, 1, 2, 3, 5, 8), itertools.repeat(10))
 
 
 def registry(keeper: Keeper) -> kopf.OperatorRegistry:
@@ -42,6 +50,7 @@ def settings(*, namespaces: tuple[str, ...]) -> kopf.OperatorSettings:
     chosen.watching.inactivity_timeout = 90
     chosen.networking.request_timeout = 30
     chosen.networking.connect_timeout = 10
+    chosen.networking.error_backoffs = Endless()
     chosen.queueing.worker_limit = 16  # Tasks that are settled at the same time on their first listing
     chosen.queueing.exit_timeout = 2
     chosen.process.ultimate_exiting_timeout = 15  # seconds after SIGTERM; a pod has 30

@@ -1,10 +1,11 @@
 """Cluster-wide, installed before its resource, behind a network that goes silent: the operator finds every Task all the same."""
 
 import json
+import re
 from pathlib import Path
 
 from tests.cluster.apiserver import ApiServer, eventually
-from tests.cluster.operating import Field, field
+from tests.cluster.operating import ROOT, Field, field
 from tests.cluster.wire import Wire
 
 
@@ -32,6 +33,31 @@ def test_a_watch_that_went_silent_hides_no_task(apiserver: ApiServer, tmp_path: 
         made.apply(made.task("after"))
 
         eventually("the resync finds it", lambda: made.state("after") == "enqueued", within=75)
+
+
+def test_an_api_server_that_is_away_is_waited_for(apiserver: ApiServer, tmp_path: Path) -> None:
+    with field(apiserver, tmp_path) as made, Wire(apiserver.url) as wire:
+        wire.cut()
+        operator = made.operator(ready=False, KUBECONFIG=str(rewired(made, wire, tmp_path)))
+        made.apply(made.task("early"))
+        eventually("it has tried", lambda: "Cannot connect" in made.log())
+
+        wire.mend()
+        eventually("it is enqueued", lambda: made.state("early") == "enqueued", within=45)
+        wire.cut()
+        made.apply(made.task("late"))
+        wire.mend()
+
+        eventually("it is enqueued too", lambda: made.state("late") == "enqueued", within=45)
+        assert operator.poll() is None
+
+
+def test_the_sample_is_accepted(apiserver: ApiServer, tmp_path: Path) -> None:
+    with field(apiserver, tmp_path) as made:
+        sample = (ROOT / "deploy" / "samples" / "task.yaml").read_text()
+        (home,) = set(re.findall(r"^ +namespace: (\S+)", sample, re.MULTILINE))  # a Task names workloads of its own namespace alone
+
+        made.kubectl("create", "--dry-run=server", "-f", "-", stdin=sample.replace(f"namespace: {home}", f"namespace: {made.namespace}"))
 
 
 def rewired(made: Field, wire: Wire, folder: Path) -> Path:

@@ -1,4 +1,4 @@
-"""A TCP proxy that can swallow: connections that are open stay open and carry nothing more, as behind a load balancer that forgot them."""
+"""A TCP proxy that can be cut, and that can swallow: open connections then carry nothing, as behind a load balancer that forgot them."""
 
 import socket
 import threading
@@ -19,13 +19,17 @@ class Wire:
         self._open: list[socket.socket] = []
         self._silenced: set[socket.socket] = set()
         self._threads: list[threading.Thread] = []
-        self.url = f"{parts.scheme}://127.0.0.1:{self._door.getsockname()[1]}"
+        self._port = self._door.getsockname()[1]
+        self.url = f"{parts.scheme}://127.0.0.1:{self._port}"
 
     def __enter__(self) -> Self:
         self._begin(self._accept)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._close()
+
+    def _close(self) -> None:
         for one in (self._door, *self._open):  # a shutdown wakes the thread that waits on it, a close alone does not
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
@@ -33,6 +37,15 @@ class Wire:
             thread.join(timeout=10)
         for one in (self._door, *self._open):
             one.close()
+
+    def cut(self) -> None:
+        """End all connections and refuse new ones."""
+        self._close()
+
+    def mend(self) -> None:
+        """Let connections through again, at the same port."""
+        self._door, self._open, self._threads = socket.create_server(("127.0.0.1", self._port)), [], []
+        self._begin(self._accept)
 
     def silence(self) -> None:
         """From now on, what comes on the connections that are open is dropped."""

@@ -146,6 +146,16 @@ def test_a_refusal_names_the_value(spec: dict[str, Any], reason: str, says: str)
     assert says in action.message
 
 
+def test_a_task_cannot_ask_for_what_fails_in_another_namespace() -> None:
+    """Who may create Tasks in one namespace must not read, through the worker's rights, the logs of another."""
+    for namespace, expected in (("shop", Enqueue), ("kube-system", Refuse)):
+        workload = {"kind": "Deployment", "namespace": namespace, "name": "web"}
+
+        action = ask(task({"type": "remediate", "input": {"workload": workload}}), None)
+
+        assert isinstance(action, expected), namespace
+
+
 @given(
     st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner))
 )

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from suture.engine import STATUSES, Execution, Failure, Run, Workflows, is_terminal, workflow
 from suture.operator.resource import FINALIZER, Task
+from suture.remediation.incident import Incident, Outcome
 
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
 UID = "6f1c9f0e-0f0e-4c8e-9a51-3d1d1f7f9b11"
@@ -25,9 +26,15 @@ async def echo(_: Run, words: Words) -> str:
     return words.text
 
 
+@workflow("remediate")
+async def remediate(_: Run, incident: Incident) -> Outcome:
+    return Outcome(state="reported", sentence=incident.title)
+
+
 def known() -> Workflows:
     workflows = Workflows()
     workflows.add(echo)
+    workflows.add(remediate)
     return workflows
 
 
