@@ -26,6 +26,7 @@ NAME_LIMIT = 512
 _TAG = "$suture"
 # In the text of json.dumps: an escaped NUL or surrogate, an exponent, a negative zero, or our own tag. Only then the slow way is needed.
 _SPECIAL = re.compile(r'\\u0000|\\ud[89a-f]|\d[eE]\+?\d|-0\.0|"\$suture"')
+_DECIMAL_BITS = 14_000  # an int of up to 4,300 decimal digits; Python refuses to write or read longer ones
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _CONTROL = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
@@ -84,7 +85,7 @@ def _dumps(value: object) -> str | None:
     try:
         return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     except ValueError:
-        return None  # NaN or infinity
+        return None  # NaN, infinity, or a number too long for Python to write in decimal
     except TypeError as error:
         raise PayloadUnfit(f"The payload is not JSON: {error}. Return a pydantic model or plain JSON values.") from None
 
@@ -99,15 +100,22 @@ def _tagged(value: Any) -> Any:
     match value:
         case str() if "\0" in value or _SURROGATE.search(value):
             return {_TAG: "text", "text": base64.b64encode(value.encode("utf-8", "surrogatepass")).decode()}
-        case float() if not math.isfinite(value) or (value.is_integer() and abs(value) >= 1e15) or str(value) == "-0.0":
-            return {_TAG: "float", "text": repr(value)}
+        case float() | int():
+            return _tagged_number(value)
         case dict() if _TAG in value or any("\0" in k or _SURROGATE.search(k) for k in map(str, value)):
-            return {_TAG: "object", "text": [[_tagged(_key(k)), _tagged(v)] for k, v in value.items()]}
+            return {_TAG: "object", "text": [[_tagged(k), _tagged(v)] for k, v in sorted((_key(k), v) for k, v in value.items())]}
         case dict():
             return {k: _tagged(v) for k, v in value.items()}
         case list() | tuple():
             return [_tagged(v) for v in value]
     return value
+
+
+def _tagged_number(value: float) -> Any:
+    if isinstance(value, float):
+        odd = not math.isfinite(value) or (value.is_integer() and abs(value) >= 1e15) or str(value) == "-0.0"
+        return {_TAG: "float", "text": repr(value)} if odd else value
+    return {_TAG: "int", "text": hex(value)} if value.bit_length() > _DECIMAL_BITS else value
 
 
 def _key(key: Any) -> str:
@@ -121,6 +129,8 @@ def _untagged(found: dict[str, Any]) -> Any:
                 return base64.b64decode(found["text"]).decode("utf-8", "surrogatepass")
             case "float":
                 return float(found["text"])
+            case "int":
+                return int(found["text"], 16)
             case "object":
                 return dict(found["text"])
     except (KeyError, TypeError, ValueError):
@@ -134,8 +144,8 @@ def _complaint(value: Any, place: str, depth: int = 0) -> str | None:
     match value:
         case str():
             return _text_complaint(value, place)
-        case float() if not math.isfinite(value):
-            return f"{place} is {value!r}, and JSON has no such number. Leave it out or send a string."
+        case float() | int():
+            return _number_complaint(value, place)
         case dict():
             parts = [(f"{place}.{k}", v) for k, v in value.items()]
             keys = next(filter(None, (_text_complaint(str(k), f"a key of {place}") for k in value)), None)
@@ -143,6 +153,12 @@ def _complaint(value: Any, place: str, depth: int = 0) -> str | None:
         case list() | tuple():
             return next(filter(None, (_complaint(v, f"{place}[{i}]", depth + 1) for i, v in enumerate(value))), None)
     return None
+
+
+def _number_complaint(value: float, place: str) -> str | None:
+    if isinstance(value, int):
+        return f"{place} is a number of more than 4,200 digits. Send it as text." if value.bit_length() > _DECIMAL_BITS else None
+    return None if math.isfinite(value) else f"{place} is {value!r}, and JSON has no such number. Leave it out or send a string."
 
 
 def _text_complaint(text: str, place: str) -> str | None:
