@@ -101,8 +101,8 @@ def release_folders() -> None:
     """Remove what ip, kubelet and the pod network made for themselves at fixed places, as far as nobody else uses it."""
     with suppress(OSError):
         NETNS.rmdir() if not any(NETNS.iterdir()) and sh("umount", NETNS, check=False).returncode == 0 else None
-    for file in Path("/var/lib/kubelet/device-plugins").glob("*"):  # a socket of the kubelet that ended last
-        file.unlink(missing_ok=True)
+    if not sh("pgrep", "-x", "kubelet", check=False).stdout:
+        Path("/var/lib/kubelet/device-plugins/kubelet.sock").unlink(missing_ok=True)
     for folder in ("/var/lib/kubelet/device-plugins", "/var/lib/kubelet", "/var/log/containers", "/var/lib/cni/results", "/var/lib/cni"):
         with suppress(OSError):
             Path(folder).rmdir()

@@ -1,5 +1,7 @@
 """The main job on a real cluster: a page becomes one approved branch, whoever dies on the way."""
 
+import json
+
 import pytest
 
 from tests.node import rig
@@ -32,8 +34,9 @@ def test_a_task_resource_is_ready_when_its_change_is_delivered(suture: Installat
     suture.approve(rig.kubectl("get", "task", "fix-directory", "-n", BROKEN, "-o", execution))
 
     rig.kubectl("wait", "--for=condition=Ready", "task/fix-directory", "-n", BROKEN, "--timeout=60s")
-    branch = rig.kubectl("get", "task", "fix-directory", "-n", BROKEN, "-o", "jsonpath={.status.pullRequest.branch}")
-    assert branch in suture.git.branches()
+    status = json.loads(rig.kubectl("get", "task", "fix-directory", "-n", BROKEN, "-o", "json"))["status"]
+    assert status.get("pullRequest", {}).get("branch") in suture.git.branches(), status
+    branch = status["pullRequest"]["branch"]
     assert changed_lines(suture.git.diff(branch))[1].strip() in ("+              port: 8080", "+              port: http")
 
 
@@ -74,7 +77,7 @@ def test_a_cause_without_a_safe_change_ends_as_a_report(suture: Installation) ->
 def claimed_by(suture: Installation, task: str) -> str:
     """Name of the pod that claimed the task last."""
     moves = suture.ask("GET", f"/tasks/{task}/timeline")
-    return str(next(move["actor"] for move in reversed(moves) if move["toStatus"] == "running"))
+    return str(next(move["actor"] for move in reversed(moves) if move["toStatus"] == "running")).removeprefix("worker ")
 
 
 def all_branches(suture: Installation) -> set[str]:
