@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Literal
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 import asyncpg
 import pytest_asyncio
@@ -67,9 +67,17 @@ async def _database(server_url: str, *, template: str = "template1") -> AsyncIte
     # Copying files asks for a checkpoint, which is nothing without fsync; the default writes every page to the log instead.
     await _administer(server_url, f"create database {name} template {template} strategy file_copy")
     try:
-        yield urlunsplit(urlsplit(server_url)._replace(path=f"/{name}"))
+        yield _renamed(server_url, name)
     finally:
         await _administer(server_url, f"drop database {name} with (force)")
+
+
+def _renamed(url: str, name: str) -> str:
+    # By hand: urlunsplit drops the empty host of postgresql:///suture?host=/a/folder, and what is left is no address of a database.
+    scheme, _, rest = url.partition("://")
+    host = rest.partition("/")[0]
+    query = urlsplit(url).query
+    return f"{scheme}://{host}/{name}{'?' if query else ''}{query}"
 
 
 async def _administer(server_url: str, statement: str) -> None:

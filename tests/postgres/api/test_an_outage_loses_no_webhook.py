@@ -117,7 +117,7 @@ async def process(url: str) -> AsyncIterator[tuple[str, asyncio.subprocess.Proce
     """`suture api` as a process of its own, and where it listens."""
     environ = {
         "PATH": os.environ["PATH"],
-        "SUTURE_DATABASE_URL": url if "://" in url else url.replace(":/", ":///", 1),
+        "SUTURE_DATABASE_URL": url,
         "SUTURE_API_ADDRESS": "127.0.0.1:0",
         "SUTURE_API_TOKENS": TOKENS,
         "SUTURE_API_PAGERDUTY_SECRET": SECRET,
