@@ -63,6 +63,12 @@ def test_nothing_begins_unguarded_unwanted_or_unreadable(seen: Task) -> None:
     assert FINALIZER in seen.meta.finalizers
 
 
+@pytest.mark.parametrize("spec", [{"cancel": True}, {"suspend": True}, {"cancel": True, "suspend": True}])
+def test_a_task_that_is_held_back_or_cancelled_never_begins(spec: dict[str, Any]) -> None:
+    assert ask(task(spec, guarded=False), None) == Rest()
+    assert ask(task(spec), None) == Release()
+
+
 @given(TASKS, st.none() | ROWS)
 def test_acting_comes_to_rest(seen: Task, found: Execution | None) -> None:
     """Guard, enqueue, cancel and release each bring it nearer to the end: no cycle makes a hot loop."""
