@@ -77,10 +77,11 @@ async def show_presence(session: Session, owner: UUID) -> None:
     While an earlier connection of `owner` still holds it, presence proves nothing, and the leases alone are judged.
     """
     for _ in range(_PATIENCE):
-        if held := (await session.one("take_presence", owner))["held"]:
-            break
+        if (await session.one("take_presence", owner))["held"]:
+            await session.none("show_presence", owner)
+            return
         await asyncio.sleep(0.1)  # the earlier connection was cut a moment ago, and its lock is just going
-    await session.none("show_presence" if held else "hide_presence", owner)
+    await session.none("hide_presence", owner)
 
 
 async def hide_presence(database: Database, owner: UUID) -> None:

@@ -111,7 +111,7 @@ def _tagged(value: Any) -> Any:
     return value
 
 
-def _tagged_number(value: float) -> Any:
+def _tagged_number(value: Any) -> Any:
     if isinstance(value, float):
         odd = not math.isfinite(value) or (value.is_integer() and abs(value) >= 1e15) or str(value) == "-0.0"
         return {_TAG: "float", "text": repr(value)} if odd else value

@@ -38,11 +38,11 @@ class Pulse:
         over, begun = runner.create_future(), runner.create_future()
         thread = threading.Thread(target=lambda: asyncio.run(self._live(runner, begun, over)), name="pulse", daemon=True)
         thread.start()
-        stop = await begun
         try:
+            await asyncio.shield(begun)
             yield
         finally:
-            stop()
+            (await asyncio.shield(begun))()
             await asyncio.shield(over)
 
     async def _live(

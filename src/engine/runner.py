@@ -147,12 +147,12 @@ class Runner:
             *(self.owner, list(self._queues), [w.name for w in known], [w.version for w in known]),
             *(free, self._lease.duration, self.actor, self._lease.suspect, self._holds_suspect()),
         )
-        self._strays = False
         if self._stop.is_set():
             await self._hand_back([(row["id"], row["epoch"]) for row in rows])
-            return 0
+            rows = []
         for row in rows:
             await self._start(row, started)
+        self._strays = False
         return len(rows)
 
     def _holds_suspect(self) -> bool:
@@ -195,7 +195,7 @@ class Runner:
 
     def _give_up(self, claim: Claim, why: str) -> None:
         if claim in self._running:
-            log.warning(why, extra={"task": str(claim.execution.id), "step": claim.step})
+            log.warning(why, extra=_about(claim))
             self._end(claim)
 
     def _end(self, claim: Claim) -> None:
@@ -266,13 +266,12 @@ class Runner:
 
     async def _execute(self, claim: Claim) -> None:
         """Run it to its end, its next wait or its next failure. Never raises: what happened is in the row, or in its heir's."""
-        about = {"task": str(claim.execution.id), "step": claim.step}
         try:
             await self._drive(claim)
         except Suspended:
-            log.debug("waits", extra=about)
+            log.debug("waits", extra=_about(claim))
         except LeaseLost:
-            log.warning("lost the lease, nothing more is written", extra=about)
+            log.warning("lost the lease, nothing more is written", extra=_about(claim))
         except asyncio.CancelledError:
             if claim.cancel_requested:
                 await self._settle(claim)
@@ -280,11 +279,11 @@ class Runner:
         except BaseExceptionGroup as group:
             if group.subgroup(Signal) is None:
                 raise
-            log.debug("waits or lost, in a group of tasks", extra=about)
+            log.debug("waits or lost, in a group of tasks", extra=_about(claim))
         except Exception:
             # The border of a task: the engine's own write failed for a reason that time does not mend. The lease will run out, which
             # counts as a crash, and a few of these make a dead letter.
-            log.exception("the outcome could not be written", extra=about)
+            log.exception("the outcome could not be written", extra=_about(claim))
             self._unwritten.add(claim.execution.id)
 
     async def _drive(self, claim: Claim) -> None:
@@ -305,7 +304,7 @@ class Runner:
     async def _fail(self, claim: Claim, workflow: Workflow, run: Run, error: BaseException) -> None:
         execution, failure = claim.execution, explain(error, step=claim.step)
         details = None if isinstance(error, SutureError) else error
-        log.warning("failed: %s", failure.message, extra={"task": str(execution.id), "step": claim.step}, exc_info=details)
+        log.warning("failed: %s", failure.message, extra=_about(claim), exc_info=details)
         tries = run.failures(BETWEEN) + 1
         delay = None if error is run.given_up else again(error, workflow.retry, tries=tries, execution=execution)
         if delay is None:
@@ -318,7 +317,11 @@ class Runner:
         try:
             await claim.finish_cancel()
         except LeaseLost:
-            log.info("it had ended before it could be cancelled", extra={"task": str(claim.execution.id)})
+            log.info("it had ended before it could be cancelled", extra=_about(claim))
+
+
+def _about(claim: Claim) -> dict[str, str | None]:
+    return {"task": str(claim.execution.id), "step": claim.step}
 
 
 def _jittered(pause: timedelta) -> float:

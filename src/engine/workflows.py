@@ -99,6 +99,5 @@ class Workflows:
         return iter(self.known.values())
 
 
-def _marked(module: Any) -> Iterator[Function]:
-    found: Iterator[Any] = (f for f in vars(module).values() if callable(f) and "__workflow__" in getattr(f, "__dict__", {}))
-    return found
+def _marked(module: Any) -> Iterator[Any]:
+    return (f for f in vars(module).values() if callable(f) and "__workflow__" in getattr(f, "__dict__", {}))

@@ -79,6 +79,9 @@ async def test_an_owner_is_not_enough_the_epoch_counts(engine, database, take, p
     with pytest.raises(LeaseLost):
         await old.checkpoint("late", 1, kind="step", attempts=1, started_at=NOW)
 
+    expires = (await engine.get(new.execution.id)).lease_expires
+    assert (await beat(database, owner, [old], lease=LEASE)).lost == [old]
+    assert (await engine.get(new.execution.id)).lease_expires == expires
     found = await beat(database, owner, [old, new], lease=LEASE)
     assert found.lost == [old]
     await new.complete("in time")
