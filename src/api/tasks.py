@@ -25,6 +25,10 @@ _RESERVED = "suture.dev/"
 IDEMPOTENCY_KEY, REQUEST = f"{_RESERVED}idempotency-key", f"{_RESERVED}request"
 """Labels that remember the key of a request, and the digest of what was asked with it."""
 
+_OPERATORS = frozenset({"uid", "cluster", "task", "generation"})
+_OPERATORS_KEY = "task:"
+"""What the operator marks its rows with: a caller who could write it would put a row under somebody's resource."""
+
 _FARTHEST = timedelta(days=3653)  # ten years: what is due later was a slip of the pen
 
 
@@ -68,7 +72,16 @@ class TaskRequest(Shape):
     def _are_free(cls, labels: dict[str, str]) -> dict[str, str]:
         if reserved := sorted(label for label in labels if label.startswith(_RESERVED)):
             raise ValueError(f"the label {reserved[0]} is reserved: labels that begin with {_RESERVED} are the gateway's own")
+        if reserved := sorted(labels.keys() & _OPERATORS):
+            raise ValueError(f"the label {reserved[0]} is reserved: by it the operator knows the rows of its Task resources")
         return labels
+
+    @field_validator("operation_key")
+    @classmethod
+    def _is_no_resource(cls, key: str | None) -> str | None:
+        if key is not None and key.startswith(_OPERATORS_KEY):
+            raise ValueError(f"keys that begin with {_OPERATORS_KEY} belong to Task resources: choose another")
+        return key
 
 
 class Cancellation(Shape):

@@ -38,8 +38,12 @@ _UNAVAILABLE = (
     asyncpg.InvalidAuthorizationSpecificationError,  # a password that is being rotated, a role that is not made yet
     asyncpg.InvalidCatalogNameError,  # a database that is not made yet
     asyncpg.ReadOnlySQLTransactionError,  # the old primary after a failover
-    asyncpg.InvalidAuthorizationSpecificationError,  # a password that is being changed
-    asyncpg.InvalidCatalogNameError,  # a database that is being restored
+)
+_NOT_MIGRATED = (
+    asyncpg.InvalidSchemaNameError,
+    asyncpg.UndefinedTableError,
+    asyncpg.UndefinedColumnError,
+    asyncpg.UndefinedFunctionError,
 )
 _COLLISIONS = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
 """Of these the connection knows nothing: trying again on it helps."""
@@ -54,6 +58,8 @@ def translated() -> Iterator[None]:
         yield
     except _UNAVAILABLE as error:
         raise DatabaseUnavailable(f"Postgres does not answer as it should ({type(error).__name__}): {_safe(error)}") from error
+    except _NOT_MIGRATED as error:
+        raise DatabaseUnavailable(f"The database is not of this version ({_safe(error)}): run `suture migrate`.") from error
     except asyncpg.DataError as error:
         # A NUL character in a name, a number that no column can hold: the caller's value, not ours.
         raise InvalidRequest(f"Postgres cannot keep a value of this request: {_safe(error)}.") from error

@@ -141,6 +141,8 @@ async def test_a_remediation_is_one_at_a_time_for_each_workload(gateway):
         ({"type": "order", "labels": {"a": "\ud800"}}, "PayloadUnfit", "body.labels.a has half of a surrogate pair"),
         ({"type": "order", "queue": "no such; queue"}, "InvalidRequest", "queue"),
         ({"type": "order", "labels": {"suture.dev/request": "x"}}, "InvalidRequest", "suture.dev/request is reserved"),
+        ({"type": "order", "labels": {"uid": "a-resource-of-another"}}, "InvalidRequest", "uid is reserved"),
+        ({"type": "order", "operationKey": "task:ns/name"}, "InvalidRequest", "belong to Task resources"),
         ({"type": "order", "deadline": 3600}, "InvalidRequest", "deadline"),
         ({"type": "order", "deadline": "-PT1H"}, "InvalidRequest", "deadline"),
         ({"type": "order", "deadline": "P4000Y"}, "InvalidRequest", "deadline"),
