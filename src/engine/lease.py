@@ -35,7 +35,7 @@ class Lease:
     suspect: int = 3
     """Lost workers from which an execution counts as suspect: a worker runs one such at a time."""
     restart: timedelta = timedelta(seconds=5)
-    """How long after a start of Postgres nobody counts as lost: their leases ran out while it was away, and they come back."""
+    """How long after a start of Postgres nobody from before counts as lost: their leases ran out while it was away, they come back."""
     blocked: timedelta = timedelta(minutes=5)
     """How long steps may block their event loop until heartbeats stop: a process that hangs for ever must lose its work some time."""
 

@@ -54,7 +54,8 @@ update suture.workers set presence = false, absent_since = null where id = $1
 -- $1 restart interval
 --
 -- pg_locks splits the key of an advisory lock into two halves. Presence only makes recovery early: a worker that never showed its
--- presence (PgBouncer) is judged by its leases alone. After a restart of Postgres nobody's lock is there: all get the time to return.
+-- presence (PgBouncer) is judged by its leases alone. After a restart of Postgres nobody's lock is there: all from
+-- before get the time to return.
 with seen as materialized (
     select id, exists (
         select from pg_locks l
@@ -69,7 +70,7 @@ with seen as materialized (
     select w.id, seen.here
     from suture.workers w join seen using (id)
     where w.presence and seen.here = (w.absent_since is not null)
-      and (seen.here or pg_postmaster_start_time() < now() - $1::interval)
+      and (seen.here or w.started_at > pg_postmaster_start_time() or pg_postmaster_start_time() < now() - $1::interval)
     for no key update of w skip locked
 )
 update suture.workers w
@@ -83,12 +84,13 @@ where w.id = changed.id
 --
 -- A predicate over rows that any worker evaluates as often as it likes. SKIP LOCKED: a row that somebody is writing is not lost.
 -- Served by executions_running. Past the crash limit the execution ends in the dead letters: it may be what kills the workers.
--- A restart of Postgres lets leases run out whose holders live: they get the time for a beat first.
+-- A restart of Postgres lets leases run out whose holders live: those from before get the time for a beat first.
 with lost as materialized (
     select e.id, e.crashes, e.cancel_requested_by, e.cancel_reason, e.lease_expires < now() as expired
     from suture.workflow_executions e
     where e.status = 'running'
-      and ((e.lease_expires < now() and pg_postmaster_start_time() < now() - $5::interval)
+      and ((e.lease_expires < now()
+            and (e.updated_at > pg_postmaster_start_time() or pg_postmaster_start_time() < now() - $5::interval))
            or e.owner_id in (select id from suture.workers where presence and absent_since < now() - $1::interval))
     limit $3
     for no key update of e skip locked
