@@ -163,12 +163,10 @@ class Database:
         try:
             yield Session(connection, self.statements)
         except DatabaseUnavailable as error:
-            if isinstance(error.__cause__, asyncpg.ReadOnlySQLTransactionError):
-                # The other connections lead to the same old primary: none is trusted any more.
-                await self._pool.expire_connections()
             if not isinstance(error.__cause__, _COLLISIONS):
+                # In an unknown state, or one to an old primary that only reads: whoever comes next opens a new one.
                 with contextlib.suppress(asyncpg.InterfaceError):  # it has gone already
-                    connection.terminate()  # in an unknown state: whoever comes next opens a new one
+                    connection.terminate()
             raise
         finally:
             await asyncio.shield(self._release(connection))

@@ -42,6 +42,7 @@ class Orders:
     grace: float = 0.1
     crash_limit: int = 5
     restart: float = 0.0
+    blocked: float = 300.0
     drain: float = 20.0
     poll: float = 0.2
     concurrency: int = 16
@@ -243,7 +244,13 @@ async def work(orders: Orders) -> None:
     for function in (effects, three_steps, crasher, blocker):
         known.add(function)
     durations = (timedelta(seconds=s) for s in (orders.lease, orders.heartbeat, orders.grace))
-    lease = Lease(*durations, crash_limit=orders.crash_limit, suspect=orders.crash_limit - 1, restart=timedelta(seconds=orders.restart))
+    lease = Lease(
+        *durations,
+        crash_limit=orders.crash_limit,
+        suspect=orders.crash_limit - 1,
+        restart=timedelta(seconds=orders.restart),
+        blocked=timedelta(seconds=orders.blocked),
+    )
     database = CountedDatabase(orders.url, direct=None if orders.presence else NOWHERE, size=4)
     database.boundaries = world.boundaries
     await database.open()

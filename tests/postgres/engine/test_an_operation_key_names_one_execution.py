@@ -7,6 +7,7 @@ import pytest
 
 from suture.engine.lease import tidy
 from suture.errors import Conflict, InvalidRequest, PayloadTooLarge, PayloadUnfit
+from tests.postgres.engine.stage import eventually
 
 
 async def test_fifty_at_once_get_one_row(engine, psql):
@@ -59,6 +60,20 @@ async def test_a_key_whose_execution_ends_at_this_moment_is_answered_by_it_and_n
         )
         assert {a.execution.id for a in answers[1:]} == {first.id}
     assert await psql.fetchval("select count(*) from suture.workflow_executions") == 60
+
+
+async def test_one_that_is_made_and_ends_unseen_is_still_the_answer(engine, psql):
+    """Between the look at a key and the insert nobody passes with it, not even with an execution that has ended when it is seen."""
+    async with engine.transaction() as session:
+        first = (await engine.enqueue("w", 1, actor="test", operation_key="k", session=session)).execution
+        await engine.cancel(first.id, actor="test", session=session)
+        second = asyncio.create_task(engine.enqueue("w", 1, actor="test", operation_key="k"))
+
+        async def waits() -> bool:
+            return await psql.fetchval("select exists (select from pg_locks where not granted)")
+
+        await eventually(waits)
+    assert (await second).execution.id == first.id
 
 
 async def test_new_ones_at_once_after_the_end_are_one(engine, take, psql):

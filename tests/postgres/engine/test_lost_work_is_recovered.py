@@ -9,6 +9,7 @@ import pytest
 
 from suture.engine import Database, Engine, Lease, Run, workflow
 from suture.engine.lease import beat, sweep
+from tests.postgres.engine.sample_worker import NOWHERE
 from tests.postgres.engine.stage import LEASE, Worker, ended, eventually, reached, running
 
 CRASHES = 3
@@ -168,20 +169,51 @@ async def test_a_step_that_blocks_the_event_loop_keeps_its_lease(engine, workers
     assert "blocked the event loop" in first.log()
 
 
-async def test_a_process_whose_loop_hangs_for_ever_loses_its_work_some_time(engine, database, take):
-    """Beats end when the runner's loop has not answered for long; here at once."""
+async def test_a_process_whose_loop_hangs_for_ever_loses_its_work_some_time(engine, workers):
+    lease = {"lease": 0.6, "heartbeat": 0.2, "presence": False}
+    await engine.enqueue("blocker", 30.0, actor="test")
+    first = workers.start(name="first", blocked=0.4, **lease)
+    await workers.noted("block")
+    other = workers.start(name="other", **lease)
+    assert await workers.noted("block", times=2) == [first.pid, other.pid]
+    assert "the leases are left to run out" in first.log()
 
-    @workflow("quick")
-    async def quick(run: Run, _: None) -> int:
-        return 1
 
-    hung = Lease(
-        timedelta(seconds=0.3), timedelta(seconds=0.1), timedelta(seconds=0.1), restart=timedelta(0), blocked=timedelta(seconds=-1)
-    )
-    task = (await engine.enqueue("quick", None, actor="test")).execution
-    async with running(database, quick, lease=hung, queues=("elsewhere",)) as runner:
-        await database.many("claim", runner.owner, ["default"], ["quick"], [1], 1, hung.duration, "worker", 99, False)
-        await reached(engine, task.id, "enqueued")
+async def test_a_sweep_waits_for_nobody(engine, database, psql, take, pass_time):
+    """A row that somebody is writing is not lost; the next sweep looks at it again."""
+    for _ in range(2):
+        await engine.enqueue("anything", None, actor="test")
+    written, _ = await take(), await take()
+    await pass_time(31)
+    async with psql.transaction():
+        await psql.execute("select from suture.workflow_executions where id = $1 for update", written.execution.id)
+        assert await asyncio.wait_for(sweep(database, lease=LEASE), 5) == 1
+    assert await sweep(database, lease=LEASE) == 1
+
+
+async def test_a_worker_that_lives_without_its_listening_connection_is_judged_by_its_lease(engine, database_url, psql, pass_time):
+    """It cannot listen again; it says so, and is not taken for dead."""
+
+    @workflow("long")
+    async def long(run: Run, _: None) -> None:
+        await run.step("wait", asyncio.Event().wait)
+
+    async with Database.connect(database_url) as own:
+        task = (await engine.enqueue("long", None, actor="test")).execution
+        async with running(own, long):
+            await reached(engine, task.id, "running")
+            await shown(engine, 1)
+            own._direct = NOWHERE
+            await psql.fetch("select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory' and objsubid = 1")
+
+            async def hidden() -> bool:
+                return not any(worker["presence"] for worker in (await engine.health()).workers)
+
+            await eventually(hidden)
+            await sweep(own, lease=LEASE)
+            await pass_time(5)
+            assert await sweep(own, lease=LEASE) == 0
+            assert (await engine.get(task.id)).status == "running"
 
 
 async def test_renewals_come_three_to_a_lease_while_the_pool_is_busy(engine, database_url, psql):
