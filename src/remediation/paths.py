@@ -1,7 +1,8 @@
-r"""Paths into Kubernetes objects: `spec.template.spec.containers[name=app].image`.
+r"""Paths into Kubernetes objects: `spec.template.spec.containers[name=app].image`. One grammar for evidence and for files.
 
-A dot separates fields; `\.` is a dot inside a key; `[name=app]` picks the list item whose field has this value, `[3]` the fourth,
-`[+]` stands for a new item at the end. Only reads; editing files is `manifests`' duty. Neighbours: `citations` looks quoted values up,
+A dot separates fields; `\.` is a dot inside a key, which may also be quoted: `annotations["a.b/c"]`; `[name=app]` or `[name="a]b"]` picks
+the list item whose field has this value, `[3]` the fourth, `[+]` at the end stands for a new item. Reads and prints paths, and looks them
+up in JSON; where a path leads in a file of YAML is the duty of `manifest.walk`. Neighbours: `citations` looks quoted values up,
 `evidence` builds paths. The readers at the end never trust the shape of a document: what has the wrong type is as good as absent.
 """
 
@@ -44,6 +45,7 @@ class New:
 
 
 Step = Field | Pick | Index | New
+Path = tuple[Step, ...]
 
 
 class _Absent:
@@ -55,11 +57,18 @@ ABSENT: Final = _Absent()
 """What `lookup` answers where nothing stands; null is a value, absence is none."""
 
 _FIELD = re.compile(r"(?:[^.\[\]\\]|\\.)+")
-_BRACKET = re.compile(r"\[(?:(?P<new>\+)|(?P<place>\d{1,9})|(?P<field>[A-Za-z0-9_./-]+)=(?P<value>[^\]]*))\]")
+_BRACKET = re.compile(
+    r"""\[(?: (?P<new>\+) | (?P<place>[0-9]{1,9}) | "(?P<key>(?:[^"\\]|\\.)+)"
+      | (?P<field>[A-Za-z0-9_./-]+) = (?: "(?P<exact>(?:[^"\\]|\\.)*)" | (?P<value>(?!")[^\]]*) ) )\]""",
+    re.VERBOSE | re.DOTALL,
+)
 
 
-def parse(path: str) -> tuple[Step, ...]:
-    """The steps of `path`, outermost first.
+def parse(path: str) -> Path:
+    r"""The steps of `path`, outermost first.
+
+    >>> parse('data["a.b"]') == parse(r"data.a\.b") == (Field("data"), Field("a.b"))
+    True
 
     Raises: ValueError, naming the place that is no path.
     """
@@ -68,6 +77,8 @@ def parse(path: str) -> tuple[Step, ...]:
     steps: list[Step] = []
     at = 0
     while at < len(path):
+        if steps and isinstance(steps[-1], New):
+            raise ValueError(f"In the path {path!r}, something follows [+]: a new item is added whole.")
         if path[at] == "[":
             step, at = _bracket(path, at)
         else:
@@ -81,12 +92,15 @@ def parse(path: str) -> tuple[Step, ...]:
 def _bracket(path: str, at: int) -> tuple[Step, int]:
     found = _BRACKET.match(path, at)
     if found is None:
-        raise ValueError(f"In the path {path!r}, what begins at character {at} is none of [name=x], [3] and [+].")
+        raise ValueError(f'In the path {path!r}, what begins at character {at} is none of [name=x], [3], ["key"] and [+].')
     if found["new"]:
         return New(), found.end()
     if found["place"]:
         return Index(int(found["place"])), found.end()
-    return Pick(found["field"], found["value"]), found.end()
+    if found["key"]:
+        return Field(_unescaped(found["key"])), found.end()
+    value = found["value"] if found["exact"] is None else _unescaped(found["exact"])
+    return Pick(found["field"], value), found.end()
 
 
 def _field(path: str, at: int, *, first: bool) -> tuple[Step, int]:
@@ -95,7 +109,11 @@ def _field(path: str, at: int, *, first: bool) -> tuple[Step, int]:
     found = _FIELD.match(path, at if first else at + 1)
     if found is None:
         raise ValueError(f"In the path {path!r}, a field name is missing at character {at}.")
-    return Field(re.sub(r"\\(.)", r"\1", found[0])), found.end()
+    return Field(_unescaped(found[0])), found.end()
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL)
 
 
 def join(*parts: str | Step) -> str:
@@ -112,11 +130,23 @@ def _printed(step: Step) -> str:
         case Field(name):
             return re.sub(r"([.\[\]\\])", r"\\\1", name)
         case Pick(field, value):
-            return f"[{field}={value}]"
+            return f"[{field}={_value(value)}]"
         case Index(place):
             return f"[{place}]"
         case New():
             return "[+]"
+
+
+def _value(value: str) -> str:
+    """Quoted only where it would not be read back as it is."""
+    if "]" not in value and not value.startswith('"'):
+        return value
+    return '"' + re.sub(r'(["\\])', r"\\\1", value) + '"'
+
+
+def fields(path: Path) -> list[str]:
+    """The keys on the way, without the list items between them."""
+    return [step.name for step in path if isinstance(step, Field)]
 
 
 def lookup(document: object, path: str) -> Any:

@@ -8,7 +8,8 @@ from typing import Literal
 
 from suture.errors import EditRefused, ManifestUnreadable
 from suture.remediation.incident import Citation, FileChange, Finding, Frozen, Incident, Proposal
-from suture.remediation.source import propose_files, unified_diff
+from suture.remediation.source.diff import unified_diff
+from suture.remediation.source.proposing import propose_files
 from suture.remediation.tools import Tools
 
 TITLE_LIMIT = 72

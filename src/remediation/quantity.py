@@ -1,6 +1,7 @@
 """Quantities: `500m`, `256Mi`, `1.5`, `1e3`, compared as numbers, written as Kubernetes would.
 
-Exact (fractions), so that 256Mi is more than 256M. Knows nothing of what is measured beyond `cpu` (thousandths) and bytes.
+Exact (fractions), so that 256Mi is more than 256M and nothing is rounded. Knows nothing of what is measured beyond `cpu` (thousandths) and
+bytes. Neighbours: the causes size limits with it, `manifest.agreement` compares a file with the evidence.
 """
 
 import re
@@ -11,14 +12,14 @@ _DECIMAL = {
     "n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000), "": Fraction(1), "k": Fraction(10**3),
     "M": Fraction(10**6), "G": Fraction(10**9), "T": Fraction(10**12), "P": Fraction(10**15), "E": Fraction(10**18),
 }  # fmt: skip
-_QUANTITY = re.compile(r"([+-]?\d{1,30}(?:\.\d{0,30})?|[+-]?\.\d{1,30})(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?\d{1,2}))?")
+_QUANTITY = re.compile(r"([+-]?[0-9]{1,30}(?:\.[0-9]{0,30})?|[+-]?\.[0-9]{1,30})(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?[0-9]{1,2}))?")
 
 
 def amount(quantity: object) -> Fraction | None:
     """The number that `quantity` stands for; None where it is no quantity."""
     if isinstance(quantity, bool) or not isinstance(quantity, str | int | float):
         return None
-    found = _QUANTITY.fullmatch(str(quantity).strip())
+    found = _QUANTITY.fullmatch(str(quantity))
     if found is None:
         return None
     number, suffix, exponent = found.groups()

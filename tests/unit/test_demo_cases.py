@@ -9,7 +9,7 @@ from suture.cli import cases
 from suture.cli.cases import Case, Line
 from suture.remediation.diagnosis import diagnose
 from suture.remediation.documents import read_recording
-from suture.remediation.source import propose_files
+from suture.remediation.source.proposing import propose_files
 
 EVERY = pytest.mark.parametrize("case", [cases.load(name) for name in cases.names()], ids=lambda case: case.name)
 

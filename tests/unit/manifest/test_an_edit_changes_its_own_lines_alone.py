@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from suture.remediation.incident import Change
-from suture.remediation.manifest import edit, edit_at, parse_path
+from suture.remediation.manifest.address import parse_path
+from suture.remediation.manifest.editing import edit, edit_at
 
 MANIFESTS = Path(__file__).parents[2] / "cases" / "manifests"
 CONTAINERS = "spec.template.spec.containers"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from suture.remediation.incident import Change
-from suture.remediation.manifest import edit
+from suture.remediation.manifest.editing import edit
 
 TARGET = "Zq7Target"
 WORDS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Cn", "Co", "Zl", "Zp")), max_size=12)

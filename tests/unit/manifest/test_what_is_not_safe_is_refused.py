@@ -6,7 +6,9 @@ import pytest
 
 from suture.errors import EditRefused, ManifestUnreadable, SutureError
 from suture.remediation.incident import Change
-from suture.remediation.manifest import DEPTH, LIMIT, edit, parse_path
+from suture.remediation.manifest.address import parse_path
+from suture.remediation.manifest.editing import edit
+from suture.remediation.manifest.tree import DEPTH, LIMIT
 
 HEAD = "kind: Deployment\nmetadata:\n  name: web\nspec:\n"
 
@@ -101,6 +103,12 @@ def test_quantities_compare_as_numbers(file: str, seen: str) -> None:
     assert b"2Gi" in after
 
 
+@pytest.mark.parametrize(("file", "seen"), [('"1.00000000000000000000000000001"', "1"), ('" 1Gi"', "1Gi"), ("9" * 40, "9" * 39 + "8")])
+def test_quantities_are_neither_rounded_nor_trimmed(file: str, seen: str) -> None:
+    with pytest.raises(EditRefused, match="not"):
+        attempt(HEAD + f"  limits:\n    memory: {file}\n", "spec.limits.memory", "2Gi", before=seen)
+
+
 def test_what_is_no_quantity_compares_as_text() -> None:
     with pytest.raises(EditRefused, match=r'not "1\.1"'):
         attempt(HEAD + '  tag: "1.10"\n', "spec.tag", "1.11", before="1.1")
@@ -133,7 +141,9 @@ def test_add_never_overwrites() -> None:
     assert merged == (HEAD + "  a:\n    b: 1\n    c: 2\n").encode()
 
 
-@pytest.mark.parametrize("path", ["", ".", "a..b", "a[", "a[name=x", "[+].b", 'a["b'])
+@pytest.mark.parametrize(
+    "path", ["", ".", "a..b", "a[", "a[name=x", "[+].b", 'a["b', "a[0]b", 'a["b"]c', f"a[{'9' * 5_000}]", f"a[{'9' * 4_000}]", "x" * 5_000]
+)
 def test_what_is_no_path_is_said_to_be_none(path: str) -> None:
     with pytest.raises(EditRefused, match="no path"):
         parse_path(path)

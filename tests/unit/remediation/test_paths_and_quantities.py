@@ -11,6 +11,7 @@ from suture.remediation.paths import ABSENT, Field, Index, New, Pick, join, look
 from suture.remediation.quantity import amount, cpu, memory
 
 POD = {"spec": {"containers": [{"name": "app", "image": "a"}, {"name": "b.c", "image": "b"}]}, "data": {"a.b": 1, "x[0]": 2, "null": None}}
+POD["hosts"] = [{"name": "a]b", "port": 80}, {"name": '"c"', "port": 81}]
 
 
 @pytest.mark.parametrize(
@@ -20,6 +21,11 @@ POD = {"spec": {"containers": [{"name": "app", "image": "a"}, {"name": "b.c", "i
         ("spec.containers[name=b.c].image", "b"),
         ("spec.containers[1].name", "b.c"),
         (r"data.a\.b", 1),
+        ('data["a.b"]', 1),
+        ('data["x[0]"]', 2),
+        ('spec.containers[name="b.c"].image', "b"),
+        ('hosts[name="a]b"].port', 80),
+        (r'hosts[name="\"c\""].port', 81),
         (r"data.x\[0\]", 2),
         ("data.null", None),
         ("spec.containers[2]", ABSENT),
@@ -33,7 +39,9 @@ def test_a_path_finds_what_stands_there(path, value):
     assert lookup(POD, path) == value
 
 
-@pytest.mark.parametrize("path", ["", ".", "a.", "a..b", "a[", "a[]", "a[b]", "a]b", "a[0]b", ".a", "a[name=x", "x" * 5_000])
+@pytest.mark.parametrize(
+    "path", ["", ".", "a.", "a..b", "a[", "a[]", "a[b]", "a]b", "a[0]b", ".a", "a[name=x", "x" * 5_000, "[+].b", 'a["b', 'a[""]', 'a[n="x]']
+)
 def test_what_is_no_path_is_refused(path):
     with pytest.raises(ValueError, match="path"):
         parse(path)
@@ -50,6 +58,12 @@ def test_a_path_is_made_of_steps_and_read_back():
 @given(st.lists(st.text(min_size=1, max_size=12), min_size=1, max_size=5))
 def test_any_keys_survive_a_path(keys):
     assert parse(join(*(Field(key) for key in keys))) == tuple(Field(key) for key in keys)
+
+
+@given(st.lists(st.text(max_size=12), min_size=1, max_size=5))
+def test_any_values_survive_a_path(values):
+    picks = tuple(Pick("name", value) for value in values)
+    assert parse(join("items", *picks)) == (Field("items"), *picks)
 
 
 @given(st.text(max_size=40))
@@ -76,7 +90,7 @@ def test_a_quantity_is_a_number(quantity, number):
     assert amount(quantity) == number
 
 
-@pytest.mark.parametrize("wrong", ["", "x", "1x", "Mi", "1 Gi", None, True, [], "1e999", "--1", "9" * 40])
+@pytest.mark.parametrize("wrong", ["", "x", "1x", "Mi", "1 Gi", None, True, [], "1e999", "--1", "9" * 40, " 1Gi", "1Gi\n", "\u0661"])
 def test_what_is_no_quantity_is_none(wrong):
     assert amount(wrong) is None
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suture.remediation.incident import FileChange
-from suture.remediation.source import unified_diff
+from suture.remediation.source.diff import unified_diff
 
 LONG = b"".join(b"line %d\n" % (n % 7) for n in range(400))
 CHANGES = {

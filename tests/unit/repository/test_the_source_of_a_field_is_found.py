@@ -7,7 +7,8 @@ import pytest
 
 from suture.errors import EditRefused, SutureError
 from suture.remediation.incident import Change
-from suture.remediation.source import locate, propose_files
+from suture.remediation.source.locating import locate
+from suture.remediation.source.proposing import propose_files
 
 IMAGE = "spec.template.spec.containers[name=app].image"
 IMAGE_NAME = "registry.example.com/shop/checkout"
