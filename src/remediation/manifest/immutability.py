@@ -1,6 +1,8 @@
 """Immutability: the fields that the API server never changes on an object that exists, each with the reason and the way out.
 
-A table and its reader; asks no server. Neighbours: `editing` asks for each edit, `source` before it searches.
+A table and its reader; asks no server. A Job's template is not in it although the server keeps it: a Job is healed in Git by the edit,
+and who syncs it replaces the Job, as the person who reviews the pull request expects. A StatefulSet holds data, a selector holds pods:
+those are never replaced in passing. Neighbours: `editing` asks for each edit, `source` before it searches.
 """
 
 from suture.remediation.incident import Change
@@ -20,7 +22,6 @@ _IMMUTABLE: dict[str, dict[str, str]] = {
     "ReplicaSet": {"spec.selector": _SELECTED},
     "DaemonSet": {"spec.selector": _SELECTED},
     "Job": {
-        "spec.template": "a Job's template is immutable; delete the Job, or give the corrected one another name.",
         "spec.selector": _SELECTED,
         "spec.completionMode": "a Job's completionMode is immutable; delete the Job and create it anew.",
     },
@@ -39,8 +40,10 @@ _ONCE = {"metadata.namespace", "spec.storageClassName", "spec.volumeName"}
 
 
 def immutable(change: Change) -> str | None:
-    """Why the API server would refuse the change whatever its value is; None when it would not."""
-    return fixed(change.object.split("/")[0], change.operation, parse_path(change.path), inside=False)
+    """Why the API server would refuse the change whatever the file holds; None when it would not, or when only the file can tell."""
+    # A namespace that is set where the evidence names none may fill a gap of the file; `editing` asks again when it has looked.
+    operation = "add" if (change.operation, change.path, change.before) == ("set", "metadata.namespace", None) else change.operation
+    return fixed(change.object.split("/")[0], operation, parse_path(change.path), inside=False)
 
 
 def fixed(kind: str, operation: Operation, path: Path, *, inside: bool = True) -> str | None:

@@ -8,8 +8,10 @@ import re
 
 from suture.errors import EditRefused, SutureError
 from suture.remediation.incident import Change
+from suture.remediation.manifest.address import parse_path, split_address
 from suture.remediation.manifest.agreement import agrees
 from suture.remediation.manifest.editing import edit_at
+from suture.remediation.manifest.immutability import fixed
 from suture.remediation.manifest.reading import holds, read
 from suture.remediation.manifest.values import same
 from suture.remediation.paths import Field, Path, fields, join
@@ -41,6 +43,8 @@ class ChartValues:
             # Nobody but this environment uses the chart: its default is where the value stands.
             own = default if len(files) == 1 else own
         operation = change.operation if change.operation == "remove" or _holds(self._tree.files[own], at) else "add"
+        if reason := fixed(split_address(change.object)[0], operation, parse_path(change.path)):
+            raise EditRefused(f"{change.path} of {change.object} cannot be changed: {reason}")
         before = change.before if operation != "add" else None
         return Place(
             own, join(*at), lambda data: edit_at(data, document=0, path=at, operation=operation, value=change.value, before=before)

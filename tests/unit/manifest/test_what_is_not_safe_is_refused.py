@@ -65,7 +65,8 @@ IMMUTABLE = [
     ("StatefulSet", "spec.selector.matchLabels.app"),
     ("Deployment", "spec.selector.matchLabels.app"),
     ("DaemonSet", "spec.selector"),
-    ("Job", "spec.template.spec.containers[0].image"),
+    ("Job", "spec.selector.matchLabels.app"),
+    ("Job", "spec.completionMode"),
     ("PersistentVolumeClaim", "spec.storageClassName"),
     ("Deployment", "metadata.name"),
     ("Deployment", "kind"),
@@ -76,6 +77,29 @@ IMMUTABLE = [
 def test_a_field_that_the_api_server_keeps_is_refused_with_the_reason(kind: str, path: str) -> None:
     with pytest.raises(EditRefused, match=r"immutable|identifies"):
         attempt(HEAD.replace("Deployment", kind), path, target=f"{kind}/x/web")
+
+
+def test_a_job_s_template_is_edited() -> None:
+    """The API server keeps it, and yet Git is where a Job is healed: what syncs it deletes the Job and makes it anew from the file.
+    A refusal would leave no way out but to write the same edit by hand.
+    """
+    text = HEAD.replace("Deployment", "Job") + "  template:\n    spec:\n      containers:\n      - name: a\n        command: [catt]\n"
+
+    after = attempt(text, "spec.template.spec.containers[name=a].command", ["cat"], target="Job/x/web", before=["catt"])
+
+    assert after == text.replace("catt", "cat").encode()
+
+
+def test_a_namespace_is_set_where_the_file_has_none_and_never_changed() -> None:
+    """An object without a namespace lands in `default`: naming the one that was meant is the fix."""
+    text = "kind: ServiceAccount\nmetadata:\n  name: web\n"
+    named = (text + "  namespace: ops\n").encode()
+
+    assert attempt(text, "metadata.namespace", "ops", target="ServiceAccount/default/web") == named
+    with pytest.raises(EditRefused, match="identifies the object"):
+        attempt(named, "metadata.namespace", "dev", target="ServiceAccount/ops/web")
+    with pytest.raises(EditRefused, match="identifies the object"):
+        attempt(text, "metadata.namespace", "ops", target="ServiceAccount/default/web", before="default")
 
 
 def test_an_immutable_field_is_found_inside_of_a_larger_change() -> None:

@@ -244,6 +244,17 @@ def test_a_value_that_two_templates_read_is_refused() -> None:
         locate(files, change("spec.template.spec.containers[name=app].env[name=SIZE].value", "1Gi", target=WEB, before="128Mi"))
 
 
+def test_a_namespace_is_set_in_a_manifest_without_one_and_no_value_of_a_chart_is_moved() -> None:
+    account = {"target": "ServiceAccount/default/web", "value": "ops"}
+    plain = repository(a="kind: ServiceAccount\nmetadata:\n  name: web\n")
+    chart = {"chart__Chart": "name: shop\n", "chart__values": "space: default\n"}
+    chart["chart__templates__web"] = "kind: ServiceAccount\nmetadata:\n  name: web\n  namespace: {{ .Values.space }}\n"
+
+    assert changed(plain, change("metadata.namespace", **account)) == {"a.yaml": "  namespace: ops"}
+    with pytest.raises(EditRefused, match="identifies the object"):
+        locate(repository(**chart), change("metadata.namespace", **account))
+
+
 def test_values_that_are_set_elsewhere_are_refused() -> None:
     path = "spec.template.spec.containers[name=app].env[name=SIZE].value"
     release = "kind: HelmRelease\nmetadata: {name: shop}\nspec: {chart: {spec: {chart: ./chart}}, values: {memory: 1Gi}}\n"
