@@ -62,7 +62,7 @@ class Runner:
         self._keep_ended = keep_ended
         self._running: dict[Claim, asyncio.Task[None]] = {}
         self._settling: set[Claim] = set()
-        self._due, self._stop = asyncio.Event(), asyncio.Event()
+        self._due, self._stop, self._greeted = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._unwritten: set[UUID] = set()
         self._strays = False
         """Whether the database may hold claims of ours that are not running here."""
@@ -129,6 +129,8 @@ class Runner:
     # Loops -------------------------------------------------------------------------------------------------------------------
 
     async def _claim_loop(self) -> None:
+        # Presence first: work of a process that dies in its first moments shall be missed as soon as any other.
+        await self._nap(self._greeted, self._poll)
         while not self._stop.is_set():
             self._due.clear()
             if self._strays:
@@ -219,6 +221,7 @@ class Runner:
                 await self._database.listen(["suture_due", "suture_cancel"], self._hear, greet=self._greet, every=self._lease.heartbeat)
             except DatabaseUnavailable as error:
                 log.debug("no hints for now: %s", error)
+                self._greeted.set()  # or as much of it as can be had
             await self._say_alive()
             await asyncio.sleep(_jittered(timedelta(milliseconds=200)))
 
@@ -232,6 +235,7 @@ class Runner:
 
     async def _greet(self, session: Session) -> None:
         await show_presence(session, self.owner)
+        self._greeted.set()
 
     def _hear(self, channel: str, payload: str) -> None:
         if channel == "suture_due" and payload in self._queues:
