@@ -15,7 +15,7 @@ from tests.node.images import BASE, IMAGE
 from tests.node.machine import RigError, inside, sh
 from tests.node.network import Inside
 from tests.node.programs import BIN
-from tests.node.worker_node import tag
+from tests.node.worker_node import kill_container, tag
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMESPACE = "suture"
@@ -45,6 +45,10 @@ class Installation:
         answer = self._inside.request(method, f"{self._url}{path}", json=body, headers={"Authorization": f"Bearer {TOKEN}"})
         assert answer.is_success, f"{method} {path}: {answer.status_code} {answer.text}"
         return answer.json()
+
+    def answers(self, path: str) -> bool:
+        """Whether the API answers well, to a caller without a token."""
+        return self._inside.request("GET", f"{self._url}{path}").is_success
 
     def page(self, workload: str) -> str:
         """What PagerDuty sends when an incident about the workload begins; the id of the task that it became."""
@@ -84,6 +88,16 @@ class Installation:
         """Apply one of the broken apps, and wait until its pods show it: a word of their status."""
         rig.kubectl("apply", "-f", ROOT / "deploy/broken" / file)
         self.until(f"{file} shows {shows}", lambda: shows in rig.kubectl("get", "pods", "-n", BROKEN, "-o", "json"))
+
+    def kill(self, pod: str, container: str) -> None:
+        """SIGKILL a container of ours, and wait until the kubelet has started another in its place, and that one is ready."""
+        before = self._restarts(pod)
+        assert any(kill_container(number, pod, container) for number in rig.nodes()), f"{pod} runs nowhere"
+        self.until(f"{pod} is restarted", lambda: self._restarts(pod) > before)
+        rig.kubectl("wait", "--for=condition=Ready", f"pod/{pod}", "-n", NAMESPACE, "--timeout=60s")
+
+    def _restarts(self, pod: str) -> int:
+        return int(rig.kubectl("get", "pod", pod, "-n", NAMESPACE, "-o", "jsonpath={.status.containerStatuses[0].restartCount}"))
 
     def until(self, what: str, holds: Callable[[], bool], within: float = 120.0) -> None:
         deadline = time.monotonic() + within

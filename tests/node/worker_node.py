@@ -88,6 +88,16 @@ def tag(number: int, image: str, name: str) -> None:
     _ctr(number, "images", "tag", "--force", image, name)
 
 
+def kill_container(number: int, pod: str, container: str) -> bool:
+    """SIGKILL what runs as a container of a pod on this node, as the kernel would; False when it is not here."""
+    wanted = f'labels."io.kubernetes.pod.name"=={pod},labels."io.kubernetes.container.name"=={container}'
+    running = _ctr(number, "tasks", "ls", "-q").stdout.split()
+    mine = [one for one in _ctr(number, "containers", "ls", "-q", wanted).stdout.split() if one in running]
+    for one in mine:
+        _ctr(number, "tasks", "kill", "--signal", "SIGKILL", one)
+    return bool(mine)
+
+
 def pause_image() -> Path:
     """The sandbox image, with no registry: a scratch image of one static program, written by hand."""
     archive = RUN / "pause.tar"
