@@ -12,6 +12,14 @@ def worker_pods() -> set[str]:
     return set(rig.kubectl("get", "pods", "-n", NAMESPACE, "-l", "app.kubernetes.io/component=worker", "-o", "name").split())
 
 
+def test_helm_test_finds_the_gateway_in_order(suture: Installation) -> None:
+    assert suture is not None
+
+    told = helm("test", "suture", "--namespace", NAMESPACE, "--logs", "--timeout", "60s")
+
+    assert "/readyz 200" in told
+
+
 def test_a_rollout_while_a_person_thinks_loses_nothing(suture: Installation) -> None:
     suture.break_app("out-of-memory.yaml", shows="OOMKilled")
     task = suture.page(f"Deployment/{BROKEN}/thumbnailer")
