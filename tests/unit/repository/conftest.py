@@ -1,10 +1,16 @@
-"""A real bare repository with a main branch of two commits, and how tests look at it."""
+"""A real bare repository with a main branch of two commits, and how tests look at it.
+
+Real git, and some thousand times: the folders are in memory, because git waits for the disk at each object and reference that it writes.
+"""
 
 import os
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
+import certifi
 import pytest
 
 PERSON = {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in (("NAME", "Ann"), ("EMAIL", "ann@example.com"))}
@@ -48,6 +54,7 @@ class Remote:
             "HOME": str(where),
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_CONFIG_GLOBAL": os.devnull,
+            "GIT_TEMPLATE_DIR": "",  # no sample hooks: every test copies the repository
             **PERSON,
             **extra,
         }
@@ -56,6 +63,30 @@ class Remote:
 
 
 WEB = b"\xef\xbb\xbfkind: Deployment\r\nimage: web:1\r\n"
+
+
+MEMORY = Path("/dev/shm")
+
+
+def in_memory() -> str | None:
+    """A folder whose files cost no disk, and from which a program can be started: a hook that should not run must be able to."""
+    usable = MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and not os.statvfs(MEMORY).f_flag & os.ST_NOEXEC
+    return str(MEMORY) if usable else None
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="suture-test-", dir=in_memory(), ignore_cleanup_errors=True) as folder:
+        yield Path(folder).resolve()
+
+
+@pytest.fixture(scope="session")
+def one_authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle of one certificate: the fakes speak http, and each client would read all authorities of the world first."""
+    file = tmp_path_factory.mktemp("authority") / "bundle.pem"
+    end = "-----END CERTIFICATE-----\n"
+    file.write_text(Path(certifi.where()).read_text().partition(end)[0] + end)
+    return file
 
 
 @pytest.fixture(scope="session")

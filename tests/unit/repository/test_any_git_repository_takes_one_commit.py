@@ -76,14 +76,14 @@ def killed(remote: Remote, tmp_path: Path, number: int, *, after: bool) -> int:
     """Run `open` in a process of its own that dies at the git command with this number; how many commands it began."""
     count, folder = tmp_path / "count", tmp_path / "bin"
     folder.mkdir()
-    count.write_text("0")
+    count.write_text("0\n")
     real = shutil.which("git")
     wrapper = folder / "git"
     wrapper.write_text(
         textwrap.dedent(f"""\
         #!/bin/sh
         [ "$1" = -c ] && exec {real} "$@"
-        number=$(cat {count})
+        read -r number < {count}
         echo $((number + 1)) > {count}
         [ "$number" = {number} ] && [ {after:d} = 0 ] && kill -9 $PPID
         {real} "$@"

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -20,7 +21,8 @@ STEPS = ["POST git/blobs", "POST git/blobs", "POST git/trees", "POST git/commits
 
 
 @pytest.fixture
-async def fake(remote: Remote) -> AsyncIterator[FakeGitHub]:
+async def fake(remote: Remote, one_authority: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeGitHub]:
+    monkeypatch.setenv("SSL_CERT_FILE", str(one_authority))
     async with FakeGitHub(remote.path).serving() as served:
         yield served
 

@@ -1,6 +1,7 @@
 """Every answer of the fake parses as githubkit's model of GitHub's published description."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from githubkit import GitHub, TokenAuthStrategy
@@ -10,7 +11,8 @@ from tests.unit.repository.conftest import Remote
 
 
 @pytest.fixture
-async def fake(remote: Remote) -> AsyncIterator[FakeGitHub]:
+async def fake(remote: Remote, one_authority: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeGitHub]:
+    monkeypatch.setenv("SSL_CERT_FILE", str(one_authority))
     async with FakeGitHub(remote.path).serving() as served:
         yield served
 
