@@ -72,6 +72,7 @@ def test_a_real_api_server_takes_every_object(apiserver: ApiServer, values: tupl
     documents = render(*values, namespace=apiserver.namespace("chart"))
     for name in {d["metadata"]["namespace"] for d in documents if "namespace" in d["metadata"]}:
         apiserver.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    apiserver.apply({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 1000})
 
     for document in documents:
         apiserver.kubectl("create", "--dry-run=server", "--validate=strict", "-f", "-", stdin=json.dumps(document))
@@ -83,7 +84,7 @@ def test_every_pod_fits_a_namespace_that_enforces_the_restricted_standard(apiser
     apiserver.kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")
 
     for name, template in pods(render(*values, namespace=namespace)).items():
-        spec = {key: value for key, value in template["spec"].items() if key != "priorityClassName"}  # no such class here
+        spec = {key: value for key, value in template["spec"].items() if key != "priorityClassName"}  # the class may not be there
         spec["volumes"] = [*spec["volumes"], {"name": "data", "emptyDir": {}}] if "1Gi" in values[-1] else spec["volumes"]
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace}, "spec": spec}
         apiserver.kubectl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(pod))
