@@ -18,7 +18,7 @@ from suture.remediation.source.layers import Chain, Layer, chains, layers, names
 from suture.remediation.source.patches import patched, patches
 from suture.remediation.source.place import Place, in_document, in_field, spot, whole
 from suture.remediation.source.repository import Repository
-from suture.remediation.source.tables import items, word
+from suture.remediation.source.tables import Table, items, word
 
 _HASH = re.compile(r"-[a-z0-9]{10}")
 
@@ -94,28 +94,30 @@ class Kustomize:
         return None
 
     def _generated(self, chain: Chain, name: str, change: Change) -> Place | None:
-        steps = parse_path(change.path)
-        layer = chain[-1]
-        for index, entry in layer.tables("configMapGenerator"):
+        match parse_path(change.path):
+            case (Field("data"), Field(key)) if change.operation == "set":
+                pass
+            case _:
+                return None
+        for index, entry in chain[-1].tables("configMapGenerator"):
             own = renamed(chain, word(entry.get("name")))
-            if (
-                (name != own and not (name.startswith(own) and _HASH.fullmatch(name, len(own))))
-                or len(steps) != 2
-                or steps[0] != Field("data")
-                or not isinstance(steps[1], Field)
-            ):
-                continue
-            key = steps[1].name
-            for at, literal in enumerate(items(entry.get("literals"))):
-                if isinstance(literal, str) and literal.startswith(f"{key}=") and change.operation == "set":
-                    before = None if change.before is None else f"{key}={change.before}"
-                    wanted = change.model_copy(update={"value": f"{key}={change.value}", "before": before})
-                    return in_field(layer.path, spot("configMapGenerator", index, "literals", at), wanted)
-            for reference in items(entry.get("files")):
-                left, _, right = word(reference).rpartition("=")
-                path = layer.resolve(right)
-                if (left or posixpath.basename(right)) == key and path in self._tree.files and change.operation == "set":
-                    return whole(path, change)
+            hashed = name.startswith(own) and _HASH.fullmatch(name, len(own))
+            if (name == own or hashed) and (place := self._source(chain[-1], index, entry, key, change)):
+                return place
+        return None
+
+    def _source(self, layer: Layer, index: int, entry: Table, key: str, change: Change) -> Place | None:
+        """The literal, or the file, that a generator takes the key from."""
+        for at, literal in enumerate(items(entry.get("literals"))):
+            if isinstance(literal, str) and literal.startswith(f"{key}="):
+                before = None if change.before is None else f"{key}={change.before}"
+                wanted = change.model_copy(update={"value": f"{key}={change.value}", "before": before})
+                return in_field(layer.path, spot("configMapGenerator", index, "literals", at), wanted)
+        for reference in items(entry.get("files")):
+            left, _, right = word(reference).rpartition("=")
+            path = layer.resolve(right)
+            if (left or posixpath.basename(right)) == key and path in self._tree.files:
+                return whole(path, change)
         return None
 
     def _leaves(self, layer: Layer) -> list[str]:

@@ -180,6 +180,19 @@ configMapGenerator:
     assert changed(files, literal) == {"prod/kustomization.yaml": "  - A=9"}
 
 
+def test_a_file_that_a_generator_takes_whole_is_the_value() -> None:
+    more = "configMapGenerator:\n- name: conf\n  files: [app.yaml, other=more.yaml]\n"
+    files = overlays(prod__kustomization=OVERLAYS["prod__kustomization"] + more, prod__app="a: 1\n", prod__more="b: 1\n")
+    wanted = {"target": "ConfigMap/prod/conf-abcdefghij", "before": "b: 1\n"}
+
+    assert changed(files, change("data.other", "b: 2\n", **wanted)) == {"prod/more.yaml": "b: 2"}
+    assert locate(files, change('data["app.yaml"]', "a: 2\n", target="ConfigMap/prod/conf")) == "prod/app.yaml"
+    with pytest.raises(EditRefused, match="changed since"):
+        propose_files(files, [change("data.other", "b: 3\n", target="ConfigMap/prod/conf", before="b: 2\n")])
+    with pytest.raises(EditRefused, match="No file"):
+        locate(files, change("data.other", None, target="ConfigMap/prod/conf", operation="remove"))
+
+
 CHART = {
     "chart__Chart": "name: shop\nversion: 1.0.0\n",
     "chart__values": "image: {repository: reg/web, tag: '1.0'}\nresources: {}\nmemory: 64Mi\n",
