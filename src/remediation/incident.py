@@ -40,7 +40,7 @@ class Workload(Frozen):
     kind: str = Field(examples=["Deployment"], min_length=1, max_length=63)
     namespace: str = Field(min_length=1, max_length=63)
     name: str = Field(min_length=1, max_length=253)
-    cluster: str = Field("default", min_length=1, max_length=253)
+    cluster: str = Field(default="default", min_length=1, max_length=253)
 
     def __str__(self) -> str:
         return f"{self.kind}/{self.namespace}/{self.name}"
@@ -55,11 +55,11 @@ class Incident(Frozen):
     """Input of the workflow: what fails, and who says so."""
 
     workload: Workload
-    title: str = Field("", max_length=1024)
+    title: str = Field(default="", max_length=1024)
     signal: Literal["pagerduty", "github", "alertmanager", "kubernetes", "task"] = "task"
-    reference: str = Field("", max_length=2048)
+    reference: str = Field(default="", max_length=2048)
     """The signal's own name for it: a PagerDuty incident id, an alert's fingerprint."""
-    url: str = Field("", max_length=2048)
+    url: str = Field(default="", max_length=2048)
     """Where a person reads more."""
 
 
