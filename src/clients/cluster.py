@@ -9,7 +9,7 @@ import asyncio
 import json
 import os
 from collections import deque
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -24,10 +24,13 @@ from suture.clients.cluster_reading import (
     EVENTS,
     NAMESPACED,
     Collected,
+    Life,
     Log,
+    Object,
     Reading,
     Source,
     family,
+    is_unheard,
     lives,
     needs_room,
     trimmed,
@@ -49,6 +52,9 @@ LOG_LINES = 5_000
 LOG_READ = 16 << 20
 """Bytes that are read of one log at most, however long its lines are."""
 
+PAUSE = timedelta(seconds=3)
+"""Before a container that restarts again and again is asked once more for its log; programs take so long to say why they end."""
+
 _TIMEOUT = aiohttp.ClientTimeout(total=30, sock_connect=5)
 _AT_ONCE = 8
 """Requests under way at the same time: kind to an API server that may be in trouble itself."""
@@ -67,12 +73,13 @@ class Answer(NamedTuple):
 class Cluster:
     """One cluster. Use it as an async context manager, or `close` it."""
 
-    def __init__(self, api: client.ApiClient) -> None:
+    def __init__(self, api: client.ApiClient, *, pause: timedelta = PAUSE) -> None:
         self._api = api
+        self._pause = pause.total_seconds()
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
     @classmethod
-    async def connect(cls, kubeconfig: Path | None = None, context: str | None = None) -> Self:
+    async def connect(cls, kubeconfig: Path | None = None, context: str | None = None, *, pause: timedelta = PAUSE) -> Self:
         """The cluster of `kubeconfig`; with none named, the one that this pod runs in; else the one that kubectl would take.
 
         Nothing is sent yet. Raises: ConfigError.
@@ -88,7 +95,7 @@ class Cluster:
         except (config.ConfigException, OSError, yaml.YAMLError) as error:
             raise ConfigError(f"No cluster to talk to: {error}. Set KUBECONFIG, or run in a pod with a ServiceAccount.") from None
         settings.retries = 0  # the engine retries steps; a retry in here would only hide how the server is
-        return cls(client.ApiClient(configuration=settings))
+        return cls(client.ApiClient(configuration=settings), pause=pause)
 
     async def close(self) -> None:
         await self._api.close()  # type: ignore[no-untyped-call]
@@ -115,7 +122,7 @@ class Cluster:
             reading.note(f"{kind}/{namespace}/{name}", "is not in the cluster, or is of a kind that is not read")
         if any(map(needs_room, members)):
             await self._list(Source("Pod", "v1", "pods", slim=True), reading)
-        await _all(self._log(life, reading) for life in lives(members))
+        await self._logs(members, reading)
         return reading.collected(members)
 
     async def dry_run(self, manifest: Mapping[str, Any]) -> list[str]:
@@ -158,13 +165,20 @@ class Cluster:
         else:
             reading.note(f"{source.kind}//{name}", _message(answer))
 
-    async def _log(self, life: tuple[str, str, str, bool], reading: Reading) -> None:
+    async def _logs(self, members: Sequence[Object], reading: Reading) -> None:
+        await _all(self._log(life, reading) for life in lives(members))
+        if unheard := [life for life in lives(members) if is_unheard(life, members, reading.logs)]:
+            # It has just been started again: the new life has said nothing yet, and the kubelet has cleared the last one away.
+            await asyncio.sleep(self._pause)
+            await _all(self._log(life, reading) for life in unheard)
+
+    async def _log(self, life: Life, reading: Reading) -> None:
         namespace, pod, container, previous = life
         path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(pod, safe='')}/log"
         query = [("container", container), ("previous", str(previous).lower()), ("tailLines", str(LOG_LINES))]
         answer = await self._request("GET", path, query, tail=LOG_TAIL)
         if answer.status == 200:
-            reading.logs.append(Log(namespace, pod, container, previous, answer.body))
+            reading.logs[life] = Log(*life, answer.body)
         else:
             reading.note(f"log/{namespace}/{pod}/{container}/{'previous' if previous else 'current'}", _message(answer))
 

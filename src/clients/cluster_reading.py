@@ -20,6 +20,13 @@ PODS_WITH_LOGS = 8
 """Pods whose logs are read, the least healthy first: replicas of one failure tell the same."""
 
 
+Life = tuple[str, str, str, bool]
+"""One life of a container: namespace, pod, container, and whether it is the previous one."""
+
+_CLEARED = b"unable to retrieve container logs for "
+"""Begins what a kubelet answers, with 200, for a container that it has cleared away."""
+
+
 class Source(NamedTuple):
     """A list of the API: the kind of its items, their API version and the plural in the address."""
 
@@ -101,7 +108,7 @@ class Reading:
     """What has been read so far."""
 
     objects: list[Object] = field(default_factory=list)
-    logs: list[Log] = field(default_factory=list)
+    logs: dict[Life, Log] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
     _counts: dict[Source, int] = field(default_factory=dict)
 
@@ -124,7 +131,7 @@ class Reading:
         others = [o for o in self.objects if o["kind"] != "Event" and _uid(o) not in mine]
         kept = (*members, *(_slim(o) if o["kind"] == "Pod" else o for o in others if not _is_retired(o)), *_newest(events, mine))
         first = {(o["kind"], _uid(o)): o for o in reversed(kept)}  # a pod that two lists hold: the fuller one stands first
-        return Collected(tuple(reversed(first.values())), tuple(self.logs), dict(self.notes))
+        return Collected(tuple(reversed(first.values())), tuple(self.logs.values()), dict(self.notes))
 
 
 def family(objects: Iterable[Object], workload: tuple[str, str, str]) -> list[Object]:
@@ -143,8 +150,8 @@ def needs_room(member: Object) -> bool:
     return any(c.get("type") == "PodScheduled" and c.get("status") == "False" for c in conditions)
 
 
-def lives(members: Iterable[Object]) -> Iterator[tuple[str, str, str, bool]]:
-    """The logs worth reading, as (namespace, pod, container, previous): of every container, and of the life before if there was one."""
+def lives(members: Iterable[Object]) -> Iterator[Life]:
+    """The logs worth reading: of every container, and of the life before if there was one."""
     pods = sorted((m for m in members if m["kind"] == "Pod" and m["spec"].get("nodeName")), key=_health)
     for pod in pods[:PODS_WITH_LOGS]:
         for status in (*(pod["status"].get("initContainerStatuses") or ()), *(pod["status"].get("containerStatuses") or ())):
@@ -152,6 +159,15 @@ def lives(members: Iterable[Object]) -> Iterator[tuple[str, str, str, bool]]:
             yield (*place, False)
             if status.get("restartCount", 0) > 0:
                 yield (*place, True)
+
+
+def is_unheard(life: Life, members: Iterable[Object], logs: Mapping[Life, Log]) -> bool:
+    """Whether it belongs to a container that had a life before, and no word of either was to be had."""
+    container = life[:3]
+    if (*container, True) not in lives(members):
+        return False
+    heard = (log.content for log in logs.values() if log[:3] == container)
+    return not any(content.strip() and not content.startswith(_CLEARED) for content in heard)
 
 
 def trimmed(document: Object, *, slim: bool = False) -> Object:

@@ -1,6 +1,7 @@
-"""However much a container wrote, its log is read in bounded memory, and what is kept is its end, byte for byte."""
+"""Logs: read in bounded memory however much a container wrote, kept byte for byte, and asked for again where nothing was said yet."""
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,9 @@ class Server:
     def __init__(self) -> None:
         self.current: list[bytes] = []
         self.previous: list[bytes] = []
-        self.sent = 0
+        self.sent = self.asked = 0
+        self.later: list[bytes] = []
+        """What the container says once it was asked for both its lives."""
         self.kubeconfig = Path()
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
@@ -32,9 +35,12 @@ class Server:
             return web.json_response({"message": "not served here"}, status=404)
         response = web.StreamResponse()
         await response.prepare(request)
+        self.asked += 1
         for chunk in self.previous if request.query["previous"] == "true" else self.current:
             await response.write(chunk)
             self.sent += len(chunk)
+        if self.asked == 2 and self.later:
+            self.current = self.later
         return response
 
 
@@ -57,7 +63,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 
 
 async def collected(server: Server) -> Collected:
-    async with await Cluster.connect(server.kubeconfig) as cluster:
+    async with await Cluster.connect(server.kubeconfig, pause=timedelta(0)) as cluster:
         return await cluster.collect("shop", "Pod", "web")
 
 
@@ -87,3 +93,21 @@ async def test_a_log_without_end_is_left_in_time(server: Server) -> None:
 
     assert len(kept) <= LOG_TAIL
     assert server.sent < 3 * LOG_READ
+
+
+async def test_a_container_that_was_just_started_again_is_asked_once_more(server: Server) -> None:
+    server.previous = [b"unable to retrieve container logs for containerd://f010098b4"]
+    server.later = [b"fatal: REGION is not set\n"]
+
+    logs = {log.previous: log.content for log in (await collected(server)).logs}
+
+    assert logs[False] == b"fatal: REGION is not set\n"
+    assert server.asked == 4
+
+
+async def test_one_that_was_heard_is_not_asked_twice(server: Server) -> None:
+    server.previous = [b"killed\n"]
+
+    await collected(server)
+
+    assert server.asked == 2
