@@ -1,7 +1,8 @@
 """InsufficientCpu, InsufficientMemory: no node has as much left as the pod asks for.
 
-The fix lowers the request to what the largest fitting node has left. Not where an autoscaler is at work, not where an empty node would do
-(the cluster is full, the request is not too large), and not below what the request was by much.
+The fix goes back to what an earlier revision asked for, where that fits now; else it lowers the request to what the largest fitting node
+has left. Not where an autoscaler is at work, not where an empty node would do
+(the cluster is full, the request is not too large), and not by much unless the workload has asked for as little before.
 """
 
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from typing import NamedTuple
 
 from suture.remediation.citations import quote
 from suture.remediation.evidence import Evidence, reference, split, template_path
+from suture.remediation.history import earlier
 from suture.remediation.incident import Change, Citation, Finding
 from suture.remediation.paths import ABSENT, Object, Pick, join, lookup, mapping, maps, text
 from suture.remediation.quantity import amount, cpu, memory
@@ -19,7 +21,7 @@ from suture.remediation.sightings import Scene
 CODES = ("InsufficientCpu", "InsufficientMemory")
 
 SMALLEST_SHARE = Fraction(1, 4)
-"""A request is never cut below this share of what it was: less is another program, not a correction."""
+"""A request is never cut below this share of what it was, but to what it was before: less is another program, not a correction."""
 
 
 class Kind(NamedTuple):
@@ -88,8 +90,10 @@ def _fixes(pod: Unplaced, kind: Kind, container: Object) -> tuple[tuple[Change, 
             "The evidence does not hold all pods of the nodes, so what is left there cannot be counted: compare with `kubectl "
             "describe node`.",
         )
-    changes = _lowered(pod, kind, container, left - (asked - request(container, kind.resource)))
-    return changes, proof, "" if changes else "No node has room for a request near this one: add a larger node."
+    left_for_it = left - (asked - request(container, kind.resource))
+    changes, was = _restored(pod, kind, container, left_for_it)
+    changes = changes or _lowered(pod, kind, container, left_for_it)
+    return changes, (*proof, *was), "" if changes else "No node has room for a request near this one: add a larger node."
 
 
 def _fits_when_empty(pod: Unplaced, kind: Kind, nodes: list[Object], asked: Fraction) -> bool:
@@ -108,15 +112,33 @@ def _daemons(evidence: Evidence, node: str) -> list[Object]:
     return [p for p in here if split(evidence.top(reference(p)))[0] in ("DaemonSet", "Pod")]
 
 
+def _restored(pod: Unplaced, kind: Kind, container: Object, room: Fraction) -> tuple[tuple[Change, ...], tuple[Citation, ...]]:
+    """The request as the newest earlier revision that asked for less had it, where there is room for that."""
+    mine = [c for c in pod.scene.containers if c.ref == pod.ref and not c.init and c.name == text(container, "name")]
+    field = join("resources.requests", kind.resource)
+    for revision in earlier(mine[0]) if mine else []:
+        was = mapping(revision.spec, "resources", "requests").get(kind.resource)
+        value = amount(was)
+        if isinstance(was, str | int) and value is not None and value < request(container, kind.resource):
+            changes = _set(pod, kind, container, was) if 0 < value <= room else ()
+            return changes, revision.cite(field, "an earlier revision asked for this, and a node has as much left") if changes else ()
+    return (), ()
+
+
 def _lowered(pod: Unplaced, kind: Kind, container: Object, room: Fraction) -> tuple[Change, ...]:
     """The request, set to what fits, rounded down."""
     value = (room // kind.step) * kind.step
     asked = request(container, kind.resource)
     if value < kind.smallest or value < asked * SMALLEST_SHARE or value >= asked:
         return ()
+    return _set(pod, kind, container, kind.print(value))
+
+
+def _set(pod: Unplaced, kind: Kind, container: Object, value: str | int) -> tuple[Change, ...]:
+    """The request with this value; none where it is not the workload itself that asks."""
     place = join(template_path(pod.owner), "spec.containers", Pick("name", text(container, "name")), "resources.requests", kind.resource)
     owner = pod.evidence.get(pod.owner)
     before = lookup(owner, place) if owner is not None else mapping(container, "resources", "requests").get(kind.resource, ABSENT)
     if not isinstance(before, str | int):
         return ()
-    return (Change(object=pod.owner, operation="set", path=place, value=kind.print(value), before=before),)
+    return (Change(object=pod.owner, operation="set", path=place, value=value, before=before),)

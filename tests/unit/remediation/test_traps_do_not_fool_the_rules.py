@@ -107,6 +107,34 @@ def test_a_request_that_no_node_ever_holds_becomes_what_is_left():
     ]
 
 
+def test_a_request_goes_back_to_what_it_was_before_where_that_fits():
+    found = raised("4", before="400m")
+
+    assert [(c.path, c.value, c.before) for c in found.changes] == [
+        ("spec.template.spec.containers[name=app].resources.requests.cpu", "400m", "4")
+    ]
+    assert ("ReplicaSet/shop/web-old", "400m") in [(c.object, c.value) for c in found.citations]
+
+
+@pytest.mark.parametrize("before", ["3900m", "4", "8", None], ids=["no-room", "the-same", "more", "none"])
+def test_a_request_does_not_go_back_to_what_would_wait_too(before):
+    found = raised("4", before=before)
+
+    assert [c.value for c in found.changes] == ["3700m"]
+    assert "ReplicaSet/shop/web-old" not in [c.object for c in found.citations]
+
+
+def raised(request, *, before):
+    """The cause after a rollout that raised the request, on one node of 4 of which a daemon holds 250m."""
+    box = container(resources={"requests": {"cpu": request}})
+    old = container(resources={"requests": {"cpu": before}} if before else {})
+    daemon = pod(container(resources={"requests": {"cpu": "250m"}}), name="agent-x", status=HEALTHY)
+    daemon["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": "agent", "controller": True}]
+    waits = pod(box, **unschedulable("0/1 nodes are available: 1 Insufficient cpu."))
+    history = replica_set(old, name="web-old", revision=1, replicas=0, there=0), replica_set(box)
+    return verdict(deployment(box), *history, node(), daemon, waits).cause
+
+
 def test_the_change_of_image_that_began_a_stuck_rollout_is_innocent():
     rule = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "kubernetes.io/hostname"}]}}
     old = replica_set(container(image="registry.example.com/shop/web:1.0.0"), name="web-old", revision=1)
