@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from suture.remediation.history import earlier
 from suture.remediation.incident import Change, Citation, Finding
-from suture.remediation.paths import New, Pick, join, maps, text
+from suture.remediation.paths import New, Object, Pick, join, maps, text
 from suture.remediation.redaction import MASK
 from suture.remediation.references import nearest
 from suture.remediation.sightings import Container, Scene, quote_line
@@ -45,7 +45,11 @@ def findings(scene: Scene) -> Iterator[Finding]:
 
 
 def _given(container: Container, name: str) -> bool:
-    return any(text(v, "name") == name and (v.get("value") or v.get("valueFrom")) for v in maps(container.spec, "env"))
+    return any(text(v, "name") == name and _is_set(v) for v in maps(container.spec, "env"))
+
+
+def _is_set(variable: Object) -> bool:
+    return bool(variable.get("value") or variable.get("valueFrom"))
 
 
 def _finding(container: Container, name: str, cited: tuple[Citation, ...]) -> Finding:
@@ -68,7 +72,7 @@ def _finding(container: Container, name: str, cited: tuple[Citation, ...]) -> Fi
 def _fixes(container: Container, name: str) -> tuple[tuple[Change, ...], tuple[Citation, ...]]:
     for revision in earlier(container)[:1]:
         was = next((v for v in maps(revision.spec, "env") if text(v, "name") == name), None)
-        if was is not None and was.get("value") != MASK:
+        if was is not None and _is_set(was) and was.get("value") != MASK:
             change = Change.model_validate(
                 {"object": container.owner, "operation": "add", "path": container.source_path("env", New()), "value": dict(was)}
             )
