@@ -2,6 +2,9 @@
 
 Handlers, mirror and resync all end here, in `settle`: the same look at the same Task, in whatever order and however often. One Task at a
 time, any number of Tasks and of replicas. What could not be done now stays in `behind`, and the mirror tries it again.
+
+No replica takes back what another one has shown: memory may decide that nothing is to be written, but a write is decided by a row that was
+read after the Task was printed (see `_ask`), and counts only while the Task is still the one that was printed.
 """
 
 import asyncio
@@ -18,7 +21,6 @@ from suture.operator import conditions
 from suture.operator.objects import Objects
 from suture.operator.reconcile import Action, Cancel, Enqueue, Guard, Linger, Refuse, Release, Rest, operation_key, owns, reconcile
 from suture.operator.resource import FINALIZER, Spec, Task
-from suture.remediation.incident import APPROVAL
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +36,8 @@ class Known:
 
     task: Task
     row: Execution | None = None
+    asked: str = ""
+    """The version of the Task after which the row was read: for another one the row may be older than what is shown."""
     refusal: Refuse | None = None
     refused: int = -1
     """Generation that the engine refused: it is asked again when the spec changes."""
@@ -87,7 +91,7 @@ class Keeper:
         showing = [self.known[uid] for uid in (row.labels.get("uid", ""), *self._sharers.get(row.id, ())) if uid in self.known]
         for known in showing:
             if known.row is None or _younger(row, known.row):
-                known.row = conditions.summarized(row)
+                known.row, known.asked = conditions.summarized(row), ""
                 self.behind.add(known.task.meta.uid)
         return showing
 
@@ -122,7 +126,7 @@ class Keeper:
         try:
             await self._reach(known)
         except DatabaseUnavailable:
-            if known.row is None and known.task.execution_id is None and not known.task.meta.deleting:
+            if known.row is None:
                 await self._show(known, away=True)
             raise
         if not _released(known.task):
@@ -131,10 +135,10 @@ class Keeper:
 
     async def _reach(self, known: Known) -> None:
         """Act until nothing is left to do."""
-        if known.row is None and (found := await self._find(known.task)) is not None:
-            self._take(known, found)
+        if known.row is None:
+            await self._ask(known)
         for _ in range(_ROUNDS):
-            action = self._next(known)
+            action = await self._next(known)
             if isinstance(action, Rest | Linger | Refuse):
                 known.refusal = action if isinstance(action, Refuse) else None
                 return
@@ -151,7 +155,12 @@ class Keeper:
                 self._refuse(known, error)
         raise Conflict("the Task keeps changing")
 
-    def _next(self, known: Known) -> Action:
+    async def _next(self, known: Known) -> Action:
+        while not isinstance(action := self._choose(known), Rest | Linger | Refuse) and not _is_fresh(known):
+            await self._ask(known)
+        return action
+
+    def _choose(self, known: Known) -> Action:
         meta = known.task.meta
         if known.row is None and known.refusal and known.refused == meta.generation and not meta.deleting:
             return Release() if FINALIZER in meta.finalizers else known.refusal
@@ -159,10 +168,9 @@ class Keeper:
 
     async def _act(self, known: Known, action: Action) -> None:
         match action:
-            case Guard():
-                known.task = await self.objects.guard(known.task)
-            case Release():
-                known.task = await self.objects.guard(known.task, guarded=False)
+            case Guard() | Release():
+                before = known.task
+                self._printed(known, before, await self.objects.guard(before, guarded=isinstance(action, Guard)))
             case Enqueue():
                 self._take(known, await self._enqueue(action))
                 known.task = known.task.without_input()
@@ -170,7 +178,7 @@ class Keeper:
                 self._take(known, await self._cancel(action))
 
     def _take(self, known: Known, row: Execution) -> None:
-        known.row = conditions.summarized(row)
+        known.row, known.asked = conditions.summarized(row), ""
         if not owns(known.task.meta, row):
             self._sharers[row.id].add(known.task.meta.uid)
 
@@ -200,18 +208,46 @@ class Keeper:
     def _refuse(self, known: Known, error: PermanentError) -> None:
         known.refusal, known.refused = Refuse(error.reason, error.message), known.task.meta.generation
 
-    async def _find(self, task: Task) -> Execution | None:
+    async def _ask(self, known: Known) -> None:
+        """Read the row, with what only its checkpoints tell.
+
+        What is shown was decided by a row that was read before it was shown. Ours, read after that, is the same one or a later one.
+        """
+        version, before = known.task.meta.resource_version, known.row
+        found = await self._find(known)
+        digest = ""
+        if found is not None:
+            found, digest = await self._with_checkpoints(found)
+        if known.row is not before:
+            return  # the mirror heard of another one meanwhile: whoever needs to know asks again
+        if found is not None:
+            self._take(known, found)
+            known.digest = digest
+        elif known.task.meta.ended:
+            known.row = None  # removed by retention; without the mark of its end, what is known of it still counts
+        known.asked = version
+
+    async def _find(self, known: Known) -> Execution | None:
         """The Task's youngest row: a requeued dead letter has a successor with the same labels. Else the one that it shares."""
+        task = known.task
         own = await self.engine.page(labels={"uid": task.meta.uid}, limit=1)
-        if own or task.execution_id is None:
-            return own[0] if own else None
+        if own:
+            return own[0]
         try:
-            shared = await self.engine.get(UUID(task.execution_id))
+            shared = await self.engine.get(known.row.id if known.row is not None else UUID(task.execution_id or ""))
         except (NotFound, ValueError):
-            return None  # removed by retention, or somebody's hand wrote nonsense
+            return None  # there is none, retention has removed it, or somebody's hand wrote nonsense
         # A hand that may write a status must not make us print another tenant's execution there.
         names_it = isinstance(task.spec, Spec) and shared.operation_key == operation_key(task.spec, task.meta)
         return shared if names_it else None
+
+    async def _with_checkpoints(self, row: Execution) -> tuple[Execution, str]:
+        """The row, when it has ended with the step that ran last, and the digest of what was proposed last."""
+        done = await self.engine.checkpoints(row.id)
+        outputs = [c.output for c in done if isinstance(c.output, dict)]
+        proposed = [o["digest"] for o in outputs if {"digest", "diff", "base"} <= o.keys() and isinstance(o["digest"], str)]
+        step = done[-1].step_id if done and row.step is None and is_terminal(row.status) else row.step
+        return replace(row, step=step), proposed[-1] if proposed else ""
 
     async def _release_late(self, known: Known) -> None:
         """The bound counts, not the execution: a namespace must not hang on Postgres. The resync cancels what still lives."""
@@ -231,25 +267,46 @@ class Keeper:
     # What is shown -----------------------------------------------------------------------------------------------------------
 
     async def _show(self, known: Known, *, away: bool = False) -> None:
-        """Write the status when it is not what the API server shows."""
-        if known.row is None and known.task.meta.ended:
-            return  # retention removed the row: the last status is all that is left to know
-        if known.row is not None and not away and _tells_more(known.row):
-            known.row, known.digest = await self._more(known.row, known.digest)
+        """Write the status when it is not what the API server shows. `away`: Postgres is, so that nothing is known."""
         for _ in range(_TRIES):
-            task = known.task
-            wanted = conditions.status(task, known.row, now=datetime.now(UTC), refusal=known.refusal, away=away, digest=known.digest)
-            if not conditions.differs(task.status, wanted):
+            wanted = self._unknown(known) if away else await self._wanted(known)
+            if wanted is None:
                 return
+            before = known.task
             try:
-                written = await self.objects.apply_status(task, wanted, conditions.surplus(task.status, wanted))
+                written = await self.objects.apply_status(before, wanted, conditions.surplus(before.status, wanted))
             except Conflict:
                 await self._again(known)
                 continue
-            known.task = _lean(written, known.row)
-            await self._tell(task, known, wanted)
+            self._printed(known, before, written)
+            await self._tell(before, known, wanted)
             return
         self.behind.add(known.task.meta.uid)
+
+    async def _wanted(self, known: Known) -> conditions.Status | None:
+        """The status to write; None when the one that is shown is right."""
+        while (wanted := self._difference(known)) is not None and not _is_fresh(known):
+            await self._ask(known)
+            self.behind.add(known.task.meta.uid)  # another row may ask for another action, too
+        return wanted
+
+    def _difference(self, known: Known, *, away: bool = False) -> conditions.Status | None:
+        if known.row is None and known.task.meta.ended:
+            return None  # retention removed the row: the last status is all that is left to know
+        now = datetime.now(UTC)
+        wanted = conditions.status(known.task, known.row, now=now, refusal=known.refusal, away=away, digest=known.digest)
+        return wanted if conditions.differs(known.task.status, wanted) else None
+
+    def _unknown(self, known: Known) -> conditions.Status | None:
+        """What to say while Postgres is away: nothing where another replica, or we in another life, have shown an execution."""
+        silent = known.task.execution_id is not None or known.task.meta.deleting
+        return None if silent else self._difference(known, away=True)
+
+    def _printed(self, known: Known, before: Task, after: Task) -> None:
+        """Our own write made `after` of `before`, and nobody's came between: what was read for the one holds for the other."""
+        if _newer(after, known.task):
+            known.asked = after.meta.resource_version if known.asked == before.meta.resource_version else ""
+            known.task = _lean(after, known.row)
 
     async def _tell(self, before: Task, known: Known, wanted: conditions.Status) -> None:
         """One Kubernetes Event for each reason and step; only the replica whose write counted tells it."""
@@ -261,14 +318,6 @@ class Keeper:
             await self.objects.tell(known.task, wanted["reason"], wanted["message"], warning=stalled, about=about)
         except (PermanentError, TemporaryError) as error:
             log.debug("an event was not told: %s", error)  # the status is the truth, an event a courtesy
-
-    async def _more(self, row: Execution, digest: str) -> tuple[Execution, str]:
-        """The row with the step that ran last, and the digest of what was proposed last: both are in the checkpoints alone."""
-        done = await self.engine.checkpoints(row.id)
-        outputs = [c.output for c in done if isinstance(c.output, dict)]
-        proposed = [o["digest"] for o in outputs if {"digest", "diff", "base"} <= o.keys() and isinstance(o["digest"], str)]
-        step = row.step or (done[-1].step_id if done else None)
-        return replace(row, step=step), proposed[-1] if proposed else digest
 
     async def _again(self, known: Known) -> None:
         """Look at the Task as it is now. Raises: NotFound when it is gone, or another one has its name."""
@@ -283,6 +332,10 @@ class Keeper:
 
 def _released(task: Task) -> bool:
     return task.meta.deleting and not task.meta.finalizers
+
+
+def _is_fresh(known: Known) -> bool:
+    return known.asked == known.task.meta.resource_version
 
 
 def _lean(task: Task, row: Execution | None) -> Task:
@@ -302,7 +355,3 @@ def _younger(row: Execution, than: Execution) -> bool:
     if is_terminal(than.status) or row.updated_at < than.updated_at:
         return False
     return (row.updated_at, row.status, row.step) != (than.updated_at, than.status, than.step)
-
-
-def _tells_more(row: Execution) -> bool:
-    return is_terminal(row.status) or row.step == APPROVAL
