@@ -5,9 +5,13 @@ real. A replica hears of a Task by `heed`, as from its watch, and of a row by `m
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import json
+import subprocess
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from kubernetes.aio import client, config
 
@@ -19,7 +23,8 @@ from suture.operator.resource import FINALIZER, Task
 from suture.remediation.incident import APPROVAL
 from tests.cluster.apiserver import ApiServer
 from tests.cluster.echoing import Words
-from tests.cluster.operating import Field, field
+from tests.cluster.operating import Field, end, field, names
+from tests.node.programs import BIN
 
 WITHIN = 30.0  # seconds for a runner to bring an execution where a test wants it
 
@@ -114,6 +119,23 @@ def test_a_replica_that_is_cut_off_from_postgres_hides_no_execution(apiserver: A
     play(story, apiserver, tmp_path)
 
 
+def test_no_watcher_sees_a_finished_task_set_back(apiserver: ApiServer, tmp_path: Path) -> None:
+    with field(apiserver, tmp_path) as made:
+        made.operator(), made.operator()
+        made.worker()
+        with watched(made, tmp_path / "seen") as seen:
+            made.apply(*[made.task(name) for name in names("task", 30)])
+            made.kubectl("wait", "--for=condition=Ready", "task", "--all", "--timeout=60s")
+            made.passes(2)
+
+        shown: dict[str, list[str]] = {}
+        for task in seen():
+            shown.setdefault(task["metadata"]["name"], []).append(task.get("status", {}).get("state", ""))
+        assert len(shown) == 30
+        after_the_end = {name: states[states.index("completed") :] for name, states in shown.items()}
+        assert {name: states for name, states in after_the_end.items() if set(states) != {"completed"}} == {}
+
+
 @dataclass(frozen=True)
 class Scene:
     """One Task, its execution, and those who look at them."""
@@ -182,3 +204,23 @@ def offered() -> Workflows:
     for function in (greet, break_, propose):
         workflows.add(function)
     return workflows
+
+
+@contextmanager
+def watched(made: Field, file: Path) -> Iterator[Callable[[], list[dict[str, Any]]]]:
+    """Every version of every Task that is printed during the block, in order; to be asked for after it."""
+    command = [BIN / "kubectl", "--kubeconfig", made.apiserver.kubeconfig, "-n", made.namespace, "get", "tasks", "--watch", "-o", "json"]
+    with file.open("wb") as output:
+        watch = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *map(str, command)], stdout=output)
+
+    def seen() -> list[dict[str, Any]]:
+        text, found = file.read_text(), list[dict[str, Any]]()
+        while text.strip():
+            task, length = json.JSONDecoder().raw_decode(text := text.lstrip())
+            found, text = [*found, task], text[length:]
+        return found
+
+    try:
+        yield seen
+    finally:
+        end(watch)
