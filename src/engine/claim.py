@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeVar
 from uuid import UUID
 
 from suture.engine.database import Database, Row
+from suture.engine.journal import Ending, Journal, Step
 from suture.engine.payload import LIMIT, decode, encode
 from suture.engine.records import Checkpoint, Execution, Failure
 from suture.errors import DatabaseUnavailable, LeaseLost, Suspended
@@ -50,14 +51,23 @@ class Claim:
     """Whether its runner ended the run: whatever its steps raise then is no failure of theirs."""
     renewed: float = field(default_factory=time.monotonic)
     """When the lease was last renewed for sure, on this machine's monotonic clock."""
+    journal: Journal = None  # type: ignore[assignment] (made below: alone, a claim has a journal of its own)
+    """Where its checkpoints and its ending are written together with others'."""
     epoch: int = field(init=False)
 
     def __post_init__(self) -> None:
         self.epoch = self.execution.epoch
+        if self.journal is None:
+            self.journal = Journal(self.database, self.owner, actor=self.actor)
 
     @property
     def fence(self) -> tuple[UUID, UUID, int]:
         return self.execution.id, self.owner, self.epoch
+
+    @property
+    def may_have_begun(self) -> bool:
+        """Whether there can be finished or failed steps: an earlier claim, or steps that came over from a dead letter."""
+        return self.epoch > 1 or self.execution.forked_from is not None
 
     async def checkpoints(self) -> dict[str, Checkpoint]:
         """The finished steps, by name, in the order in which they finished."""
@@ -75,13 +85,15 @@ class Claim:
         Raises: LeaseLost, PayloadTooLarge.
         """
         text = encode(output, limit=self.payload_limit)
-        row = self._held(await self._write("checkpoint", *self.fence, step, kind, text, attempts, started_at))
+        note = Step(self.execution.id, self.epoch, step, kind, text, attempts, started_at)
+        row = self._held(await self._note(lambda: self.journal.checkpoint(note)))
         self.cancel_requested = self.cancel_requested or row["cancel_requested_by"] is not None
         return decode(row["output"])
 
     async def complete(self, output: object) -> None:
         text = encode(output, limit=self.payload_limit)
-        self._held(await self._write("complete", *self.fence, text, self.actor))
+        ending = Ending(self.execution.id, self.epoch, text)
+        self._held(await self._note(lambda: self.journal.complete(ending)))
 
     async def fail(self, failure: Failure) -> None:
         """End in error; the execution becomes a dead letter."""
@@ -135,6 +147,17 @@ class Claim:
             self._held(await session.maybe("suspend", *self.fence, step, self.actor, reason))
         raise Suspended
 
+    async def _note(self, put: "Callable[[], asyncio.Future[Row | None]]") -> Row | None:
+        """As `_persist`, for what goes with others in one batch. The usual way is short: most of an engine's time is spent here."""
+        noted = put()
+        try:
+            return await asyncio.shield(noted)
+        except DatabaseUnavailable:
+            return await self._persist(lambda: _awaited(put))
+        except asyncio.CancelledError:
+            await asyncio.wait([noted], timeout=_LAST_WORD)
+            raise
+
     async def _write(self, name: str, *args: object) -> Row | None:
         return await self._persist(lambda: self.database.maybe(name, *args))
 
@@ -167,6 +190,10 @@ class Claim:
         if row is None:
             raise LeaseLost
         return row
+
+
+async def _awaited(put: "Callable[[], asyncio.Future[Row | None]]") -> Row | None:
+    return await asyncio.shield(put())
 
 
 def _outcome(wait: Row, event: Row | None) -> str | None:

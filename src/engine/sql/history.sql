@@ -36,7 +36,7 @@ select pg_snapshot_xmin(pg_current_snapshot())::text as cursor
 -- $1 cursor text, $2 label text
 select e.* from suture.executions e
 where e.labels ? $2
-  and e.id in (select execution_id from suture.timeline where xid >= $1::text::xid8)
+  and e.id in (select execution_id from suture.timeline where xid >= $1::text::bigint)
 
 -- name: with_labels
 -- many: executions that carry these labels, youngest first

@@ -80,13 +80,24 @@ where e.id = chosen.id
 returning e.*
 
 -- name: complete
--- maybe: the id; no row: the lease is lost
--- $1 id uuid, $2 owner uuid, $3 epoch bigint, $4 output jsonb, $5 actor text
-update suture.workflow_executions
-set status = 'completed', output = $4, owner_id = null, lease_expires = null, finished_at = now(), updated_at = now(),
+-- many: the ids that are completed now; what is missing is lost
+-- $1 owner uuid, $2 ids uuid[], $3 epochs bigint[], $4 outputs jsonb[], $5 actor text
+--
+-- Many executions are one statement, as with `checkpoint`.
+with held as materialized (
+    select e.id, w.output
+    from unnest($2::uuid[], $3::bigint[], $4::jsonb[]) as w (id, epoch, output)
+    join suture.workflow_executions e on e.id = w.id
+    where e.owner_id = $1 and e.epoch = w.epoch
+    order by e.id
+    for no key update of e
+)
+update suture.workflow_executions e
+set status = 'completed', output = held.output, owner_id = null, lease_expires = null, finished_at = now(), updated_at = now(),
     changed_at = clock_timestamp(), changed_by = $5, reason = 'finished'
-where id = $1 and owner_id = $2 and epoch = $3 and status = 'running'
-returning id
+from held
+where e.id = held.id
+returning e.id
 
 -- name: fail
 -- maybe: the id; no row: the lease is lost
