@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar
 from uuid import UUID
 
 from suture.engine.database import Database, Row
-from suture.engine.journal import Ending, Journal, Step
+from suture.engine.journal import Ending, Journal, Noted, Step, Written
 from suture.engine.payload import LIMIT, decode, encode
 from suture.engine.records import Checkpoint, Execution, Failure
 from suture.errors import DatabaseUnavailable, LeaseLost, Suspended
@@ -51,14 +51,14 @@ class Claim:
     """Whether its runner ended the run: whatever its steps raise then is no failure of theirs."""
     renewed: float = field(default_factory=time.monotonic)
     """When the lease was last renewed for sure, on this machine's monotonic clock."""
-    journal: Journal = None  # type: ignore[assignment] (made below: alone, a claim has a journal of its own)
-    """Where its checkpoints and its ending are written together with others'."""
+    shared: Journal | None = None
+    """Where its checkpoints and its ending are written together with others'; without one it has a journal of its own."""
     epoch: int = field(init=False)
+    journal: Journal = field(init=False)
 
     def __post_init__(self) -> None:
         self.epoch = self.execution.epoch
-        if self.journal is None:
-            self.journal = Journal(self.database, self.owner, actor=self.actor)
+        self.journal = self.shared or Journal(self.database, self.owner, actor=self.actor)
 
     @property
     def fence(self) -> tuple[UUID, UUID, int]:
@@ -86,9 +86,9 @@ class Claim:
         """
         text = encode(output, limit=self.payload_limit)
         note = Step(self.execution.id, self.epoch, step, kind, text, attempts, started_at)
-        row = self._held(await self._note(lambda: self.journal.checkpoint(note)))
-        self.cancel_requested = self.cancel_requested or row["cancel_requested_by"] is not None
-        return decode(row["output"])
+        written = self._held(await self._note(lambda: self.journal.checkpoint(note)))
+        self.cancel_requested = self.cancel_requested or written.cancelled
+        return output if written.output == text else decode(written.output)
 
     async def complete(self, output: object) -> None:
         text = encode(output, limit=self.payload_limit)
@@ -147,16 +147,12 @@ class Claim:
             self._held(await session.maybe("suspend", *self.fence, step, self.actor, reason))
         raise Suspended
 
-    async def _note(self, put: "Callable[[], asyncio.Future[Row | None]]") -> Row | None:
+    async def _note(self, put: Callable[[], Noted]) -> Written | None:
         """As `_persist`, for what goes with others in one batch. The usual way is short: most of an engine's time is spent here."""
-        noted = put()
         try:
-            return await asyncio.shield(noted)
+            return await put()
         except DatabaseUnavailable:
             return await self._persist(lambda: _awaited(put))
-        except asyncio.CancelledError:
-            await asyncio.wait([noted], timeout=_LAST_WORD)
-            raise
 
     async def _write(self, name: str, *args: object) -> Row | None:
         return await self._persist(lambda: self.database.maybe(name, *args))
@@ -186,14 +182,14 @@ class Claim:
                 await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311 (no secret)
         raise AssertionError("unreachable")
 
-    def _held(self, row: Row | None) -> Row:
+    def _held(self, row: T | None) -> T:
         if row is None:
             raise LeaseLost
         return row
 
 
-async def _awaited(put: "Callable[[], asyncio.Future[Row | None]]") -> Row | None:
-    return await asyncio.shield(put())
+async def _awaited(put: Callable[[], Noted]) -> Written | None:
+    return await put()
 
 
 def _outcome(wait: Row, event: Row | None) -> str | None:

@@ -6,12 +6,12 @@ caller goes on only when its own row is durable. Knows no workflow code and no l
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Generic, TypeVar
+from operator import itemgetter
+from typing import Generic, NamedTuple, TypeVar
 from uuid import UUID
 
-from suture.engine.database import Database, Row
+from suture.engine.database import Database
 from suture.errors import DatabaseUnavailable
 
 Item = TypeVar("Item")
@@ -22,8 +22,7 @@ BATCH = 500
 _LANES = 2  # writes of one kind under way at the same time: the next is being made while one waits for the disk
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """A step's result on its way into `operation_outputs`."""
 
     execution: UUID
@@ -35,8 +34,7 @@ class Step:
     started_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(NamedTuple):
     """A completed execution on its way."""
 
     execution: UUID
@@ -44,19 +42,38 @@ class Ending:
     output: str
 
 
-class Batches(Generic[Item]):
-    """Gathers items and writes them in batches. `write` gives a row for each key that it wrote."""
+_execution = itemgetter(0)
 
-    def __init__(self, write: Callable[[list[Item]], Awaitable[Mapping[Hashable, Row]]]) -> None:
+
+class Written(NamedTuple):
+    """What a write answers."""
+
+    output: str
+    """The output that counts: the first that was ever written."""
+    cancelled: bool
+    """Whether somebody wishes the execution cancelled."""
+
+
+class Noted(asyncio.Future["Written | None"]):
+    """A write on its way. Whoever waits for it and is cancelled hears of that when the write has arrived: what is done shall be known."""
+
+    def cancel(self, msg: object = None) -> bool:
+        return False
+
+
+class Batches(Generic[Item]):
+    """Gathers items and writes them in batches. `write` answers for each key that it wrote."""
+
+    def __init__(self, write: Callable[[list[Item]], Awaitable[Mapping[Hashable, Written]]]) -> None:
         self._write = write
-        self._waiting: dict[Hashable, tuple[Item, asyncio.Future[Row | None]]] = {}
+        self._waiting: dict[Hashable, tuple[Item, Noted]] = {}
         self._lanes: set[asyncio.Task[None]] = set()
 
-    def put(self, key: Hashable, item: Item) -> "asyncio.Future[Row | None]":
-        """The row of `item`, when it is committed; None when its claim is lost; DatabaseUnavailable when nobody knows."""
+    def put(self, key: Hashable, item: Item) -> Noted:
+        """The answer for `item`, when it is committed; None when its claim is lost; DatabaseUnavailable when nobody knows."""
         if key in self._waiting:  # the same claim asks again for what has not left yet
             return self._waiting[key][1]
-        future: asyncio.Future[Row | None] = asyncio.get_running_loop().create_future()
+        future = Noted(loop=asyncio.get_running_loop())
         self._waiting[key] = (item, future)
         if len(self._lanes) < _LANES:
             lane = asyncio.create_task(self._drain(), name="journal")
@@ -69,7 +86,7 @@ class Batches(Generic[Item]):
             keys = list(self._waiting)[:BATCH]
             await self._settle({key: self._waiting.pop(key) for key in keys})
 
-    async def _settle(self, batch: "dict[Hashable, tuple[Item, asyncio.Future[Row | None]]]") -> None:
+    async def _settle(self, batch: dict[Hashable, tuple[Item, Noted]]) -> None:
         try:
             rows = await self._write([item for item, _ in batch.values()])
         except Exception as error:  # noqa: BLE001 (the border between a batch and its callers: each hears what its own write met)
@@ -85,7 +102,7 @@ class Batches(Generic[Item]):
                     future.set_result(rows.get(key))
 
 
-def _fail(future: "asyncio.Future[Row | None]", error: Exception) -> None:
+def _fail(future: Noted, error: Exception) -> None:
     if not future.done():
         future.set_exception(error)
         future.exception()  # seen: whoever asked may have gone
@@ -99,20 +116,25 @@ class Journal:
         self._steps = Batches(self._write_steps)
         self._endings = Batches(self._write_endings)
 
-    def checkpoint(self, step: Step) -> "asyncio.Future[Row | None]":
+    def checkpoint(self, step: Step) -> Noted:
         return self._steps.put((step.execution, step.epoch, step.name), step)
 
-    def complete(self, ending: Ending) -> "asyncio.Future[Row | None]":
+    def complete(self, ending: Ending) -> Noted:
         return self._endings.put((ending.execution, ending.epoch), ending)
 
-    async def _write_steps(self, steps: list[Step]) -> Mapping[Hashable, Row]:
-        columns = zip(*((s.execution, s.epoch, s.name, s.kind, s.output, s.attempts, s.started_at) for s in steps), strict=True)
+    async def _write_steps(self, steps: list[Step]) -> Mapping[Hashable, Written]:
+        steps.sort(key=_execution)  # rows are locked in this order, as everywhere
+        columns = zip(*steps, strict=True)
         rows = await self._database.many("checkpoint", self._owner, *map(list, columns))
-        written = {(row["execution_id"], row["step_id"]): row for row in rows}
-        return {(s.execution, s.epoch, s.name): written[s.execution, s.name] for s in steps if (s.execution, s.name) in written}
+        written = {(row["execution_id"], row["step_id"]): row["earlier"] for row in rows}
+        return {
+            (s.execution, s.epoch, s.name): Written(written[s.execution, s.name] or s.output, (s.execution, None) in written)
+            for s in steps
+            if (s.execution, s.name) in written
+        }
 
-    async def _write_endings(self, endings: list[Ending]) -> Mapping[Hashable, Row]:
-        columns = zip(*((e.execution, e.epoch, e.output) for e in endings), strict=True)
-        rows = await self._database.many("complete", self._owner, *map(list, columns), self._actor)
-        written = {row["id"]: row for row in rows}
-        return {(e.execution, e.epoch): written[e.execution] for e in endings if e.execution in written}
+    async def _write_endings(self, endings: list[Ending]) -> Mapping[Hashable, Written]:
+        endings.sort(key=_execution)
+        columns = zip(*endings, strict=True)
+        written = {row["id"] for row in await self._database.many("complete", self._owner, *map(list, columns), self._actor)}
+        return {(e.execution, e.epoch): Written(e.output, cancelled=False) for e in endings if e.execution in written}

@@ -164,13 +164,13 @@ class Runner:
 
     async def _start(self, row: Row, renewed: float) -> None:
         try:
-            claim = Claim(self._database, Execution.from_row(row), self.owner, self.actor, renewed=renewed, journal=self._journal)
+            claim = Claim(self._database, Execution.from_row(row), self.owner, self.actor, renewed=renewed, shared=self._journal)
         except (ValueError, RecursionError) as error:
             # A row that was written by hand and cannot be read must not keep the others of its batch from running.
             failure = Failure("PayloadUnfit", f"The row cannot be read ({type(error).__name__}): its input was not written by this engine.")
             await self._database.maybe("fail", row["id"], self.owner, row["epoch"], failure.to_json(), failure.reason, None, self.actor)
             return
-        task = asyncio.create_task(self._execute(claim), name=f"execution {claim.execution.id}")
+        task = asyncio.create_task(self._execute(claim))
         self._running[claim] = task
         task.add_done_callback(lambda _: self._forget(claim))
 

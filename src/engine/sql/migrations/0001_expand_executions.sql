@@ -42,7 +42,7 @@ create table suture.workflow_executions (
     output          jsonb,
     error           jsonb,
     operation_key   text,
-    input_digest    bytea       not null,
+    input_digest    bytea,
     labels          jsonb       not null default '{}',
     owner_id        uuid,
     epoch           bigint      not null default 0,
@@ -74,7 +74,7 @@ create index executions_running on suture.workflow_executions (owner_id) where s
 create index executions_ended   on suture.workflow_executions (finished_at) where status in ('completed', 'error', 'cancelled');
 create index executions_deadline on suture.workflow_executions (deadline_at)
     where deadline_at is not null and status in ('enqueued', 'running', 'waiting');
-create index executions_labels  on suture.workflow_executions using gin (labels jsonb_path_ops);
+create index executions_labels  on suture.workflow_executions using gin (labels jsonb_path_ops) where labels <> '{}';
 create index executions_key     on suture.workflow_executions (operation_key) where operation_key is not null;
 create unique index operation_key_is_unique on suture.workflow_executions (operation_key)
     where operation_key is not null and status in ('enqueued', 'running', 'waiting');
@@ -84,7 +84,7 @@ create table suture.workflow_history (like suture.workflow_executions including 
 alter table suture.workflow_history add primary key (id, finished_at);
 create index history_finished on suture.workflow_history (finished_at);
 create index history_key on suture.workflow_history (operation_key, finished_at desc) where operation_key is not null;
-create index history_labels on suture.workflow_history using gin (labels jsonb_path_ops);
+create index history_labels on suture.workflow_history using gin (labels jsonb_path_ops) where labels <> '{}';
 
 create table suture.operation_outputs (
     execution_id    uuid        not null,
@@ -206,7 +206,8 @@ begin
     return null;
 end $$;
 
-create function suture.record_update() returns trigger language plpgsql as $$
+-- Nested loops are off: the plan is kept from the first call, which may have had one row, and the next may have thousands.
+create function suture.record_update() returns trigger language plpgsql set enable_nestloop = off as $$
 declare
     wrong record;
 begin
