@@ -22,6 +22,9 @@ Reuse = Literal["return", "reject", "new"]
 """What an operation key of an ended execution means: its answer again, a refusal, or a new execution."""
 
 
+_BETWEEN_HINTS = 0.005  # seconds: a stream of enqueues costs 200 hints a second at most, a lone one is told at once
+
+
 class Engine:
     def __init__(self, database: Database, *, payload_limit: int = LIMIT) -> None:
         self.database, self._limit = database, payload_limit
@@ -121,6 +124,7 @@ class Engine:
             self._unheard.clear()
             with suppress(DatabaseUnavailable):  # the workers poll, too
                 await self.database.none("hint", queues)
+            await asyncio.sleep(_BETWEEN_HINTS)
 
     async def _known(self, session: Session, operation_key: str | None, reuse: Reuse) -> Row | None:
         """The execution that answers for this key; None: a new one is due."""
