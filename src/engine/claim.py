@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeVar
 from uuid import UUID
 
 from suture.engine.database import Database, Row
+from suture.engine.journal import Ending, Journal, Noted, Step, Written
 from suture.engine.payload import LIMIT, decode, encode
 from suture.engine.records import Checkpoint, Execution, Failure
 from suture.errors import DatabaseUnavailable, LeaseLost, Suspended
@@ -50,14 +51,23 @@ class Claim:
     """Whether its runner ended the run: whatever its steps raise then is no failure of theirs."""
     renewed: float = field(default_factory=time.monotonic)
     """When the lease was last renewed for sure, on this machine's monotonic clock."""
+    shared: Journal | None = None
+    """Where its checkpoints and its ending are written together with others'; without one it has a journal of its own."""
     epoch: int = field(init=False)
+    journal: Journal = field(init=False)
 
     def __post_init__(self) -> None:
         self.epoch = self.execution.epoch
+        self.journal = self.shared or Journal(self.database, self.owner, actor=self.actor)
 
     @property
     def fence(self) -> tuple[UUID, UUID, int]:
         return self.execution.id, self.owner, self.epoch
+
+    @property
+    def may_have_begun(self) -> bool:
+        """Whether there can be finished or failed steps: an earlier claim, or steps that came over from a dead letter."""
+        return self.epoch > 1 or self.execution.forked_from is not None
 
     async def checkpoints(self) -> dict[str, Checkpoint]:
         """The finished steps, by name, in the order in which they finished."""
@@ -75,13 +85,15 @@ class Claim:
         Raises: LeaseLost, PayloadTooLarge.
         """
         text = encode(output, limit=self.payload_limit)
-        row = self._held(await self._write("checkpoint", *self.fence, step, kind, text, attempts, started_at))
-        self.cancel_requested = self.cancel_requested or row["cancel_requested_by"] is not None
-        return decode(row["output"])
+        note = Step(self.execution.id, self.epoch, step, kind, text, attempts, started_at)
+        written = self._held(await self._note(lambda: self.journal.checkpoint(note)))
+        self.cancel_requested = self.cancel_requested or written.cancelled
+        return output if written.output == text else decode(written.output)
 
     async def complete(self, output: object) -> None:
         text = encode(output, limit=self.payload_limit)
-        self._held(await self._write("complete", *self.fence, text, self.actor))
+        ending = Ending(self.execution.id, self.epoch, text)
+        self._held(await self._note(lambda: self.journal.complete(ending)))
 
     async def fail(self, failure: Failure) -> None:
         """End in error; the execution becomes a dead letter."""
@@ -135,6 +147,13 @@ class Claim:
             self._held(await session.maybe("suspend", *self.fence, step, self.actor, reason))
         raise Suspended
 
+    async def _note(self, put: Callable[[], Noted]) -> Written | None:
+        """As `_persist`, for what goes with others in one batch. The usual way is short: most of an engine's time is spent here."""
+        try:
+            return await put()
+        except DatabaseUnavailable:
+            return await self._persist(lambda: _awaited(put))
+
     async def _write(self, name: str, *args: object) -> Row | None:
         return await self._persist(lambda: self.database.maybe(name, *args))
 
@@ -163,10 +182,14 @@ class Claim:
                 await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311 (no secret)
         raise AssertionError("unreachable")
 
-    def _held(self, row: Row | None) -> Row:
+    def _held(self, row: T | None) -> T:
         if row is None:
             raise LeaseLost
         return row
+
+
+async def _awaited(put: Callable[[], Noted]) -> Written | None:
+    return await put()
 
 
 def _outcome(wait: Row, event: Row | None) -> str | None:

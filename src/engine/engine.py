@@ -3,9 +3,10 @@
 One method is one statement or one transaction. Works on the rows alone: any number of processes may use it at the same time.
 """
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from typing import Literal
 from uuid import UUID
@@ -15,15 +16,20 @@ from suture.engine.ids import uuid7
 from suture.engine.payload import LIMIT, admit, admit_name, decode, digest, encode
 from suture.engine.records import Checkpoint, DeadLetter, Enqueued, Event, Execution, Health, Move
 from suture.engine.states import LIVE
-from suture.errors import Conflict, IllegalTransition, InvalidRequest, NotFound
+from suture.errors import Conflict, DatabaseUnavailable, IllegalTransition, InvalidRequest, NotFound
 
 Reuse = Literal["return", "reject", "new"]
 """What an operation key of an ended execution means: its answer again, a refusal, or a new execution."""
 
 
+_BETWEEN_HINTS = 0.005  # seconds: a stream of enqueues costs 200 hints a second at most, a lone one is told at once
+
+
 class Engine:
     def __init__(self, database: Database, *, payload_limit: int = LIMIT) -> None:
         self.database, self._limit = database, payload_limit
+        self._unheard: set[str] = set()
+        self._hinting: asyncio.Task[None] | None = None
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Session]:
@@ -59,19 +65,66 @@ class Engine:
         _check_times(run_at=run_at, deadline_at=deadline_at)
         text = admit(input, limit=self._limit)
         tags = admit(dict(labels or {}), what="labels", limit=self._limit)
-        content = workflow, digest(text)
+        content = workflow, digest(text) if operation_key is not None else None
         row = uuid7(), workflow, version, queue, priority, text, operation_key, content[1], tags
         rest = run_at, max_attempts, deadline_at, actor, reason, forked_from
-        async with self._joined(session) as inside:
-            known = await self._known(inside, operation_key, reuse)
-            found = known or await inside.one("enqueue", *row, *rest)
+        known = None
+        if operation_key is None and session is None:
+            found = await self.database.one("enqueue", *row, *rest)
+        else:
+            async with self._joined(session) as inside:
+                known = await self._known(inside, operation_key, reuse)
+                found = known or await inside.one("enqueue", *row, *rest)
+                if session is not None:
+                    await session.none("hint", [queue])
         created = known is None and found["created"]
+        if created and session is None:
+            self._hint(queue)
         if not created and (found["workflow"], found["input_digest"]) != content:
             raise Conflict(
                 f"The operation key {operation_key!r} belongs to {found['workflow']} {found['id']} with another input: "
                 "use another key for another request."
             )
         return Enqueued(Execution.from_row(found), created)
+
+    async def enqueue_many(
+        self,
+        workflow: str,
+        inputs: Sequence[object],
+        *,
+        actor: str,
+        version: int = 1,
+        queue: str = "default",
+        priority: int = 0,
+        labels: Mapping[str, str] | None = None,
+        run_at: datetime | None = None,
+        reason: str = "requested",
+    ) -> list[UUID]:
+        """Add an execution for each of `inputs`, all or none; their ids, in the same order.
+
+        Without operation keys: whoever may call twice uses `enqueue`. Raises: PayloadUnfit, PayloadTooLarge.
+        """
+        _check_names(workflow=workflow, queue=queue, actor=actor)
+        _check_times(run_at=run_at)
+        texts = [admit(one, what=f"input {number}", limit=self._limit) for number, one in enumerate(inputs)]
+        tags, ids = admit(dict(labels or {}), what="labels", limit=self._limit), [uuid7() for _ in texts]
+        await self.database.none("enqueue_many", ids, texts, workflow, version, queue, priority, tags, run_at, actor, reason)
+        self._hint(queue)
+        return ids
+
+    def _hint(self, queue: str) -> None:
+        """Wake a worker: soon, and once for all that came meanwhile."""
+        self._unheard.add(queue)
+        if self._hinting is None or self._hinting.done():
+            self._hinting = asyncio.create_task(self._tell(), name="hint")
+
+    async def _tell(self) -> None:
+        while self._unheard:
+            queues = list(self._unheard)
+            self._unheard.clear()
+            with suppress(DatabaseUnavailable):  # the workers poll, too
+                await self.database.none("hint", queues)
+            await asyncio.sleep(_BETWEEN_HINTS)
 
     async def _known(self, session: Session, operation_key: str | None, reuse: Reuse) -> Row | None:
         """The execution that answers for this key; None: a new one is due."""
@@ -191,6 +244,7 @@ class Engine:
                 raise Conflict(
                     f"The operation key {dead.operation_key!r} of task {id} is taken by {row['id']}, which lives: wait for its end."
                 )
+            await session.none("hint", [dead.queue])
             if from_step == "failed":
                 await session.none("copy_checkpoints", id, successor)
                 await session.none("copy_events", id, successor)

@@ -31,6 +31,9 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _CONTROL = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+
+
 def encode(value: object, *, limit: int = LIMIT) -> str:
     """The JSON text of `value`; `decode` gives an equal value back, whatever it holds.
 
@@ -83,7 +86,7 @@ def digest(text: str) -> bytes:
 
 def _dumps(value: object) -> str | None:
     try:
-        return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+        return _ENCODER.encode(value)
     except ValueError:
         return None  # NaN, infinity, or a number too long for Python to write in decimal
     except TypeError as error:

@@ -12,6 +12,8 @@ from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from suture.errors import InvalidRequest, PayloadUnfit, ReplayMismatch
 
+_NONE: dict[str, Any] = {}
+
 
 def returned(function: Callable[..., Any]) -> TypeAdapter[Any]:
     """The type that `function` says it returns; anything when it does not say.
@@ -19,10 +21,12 @@ def returned(function: Callable[..., Any]) -> TypeAdapter[Any]:
     Raises: PayloadUnfit for a type that is none of JSON's and no model.
     """
     target = getattr(function, "func", function)  # functools.partial
-    try:
-        hint = get_type_hints(target).get("return", Any)
-    except (NameError, TypeError):  # no function with hints: a callable object, a lambda
-        return _adapter(Any)
+    hint = getattr(target, "__annotations__", _NONE).get("return", Any)
+    if isinstance(hint, str):  # written as text: resolving it costs more than all the rest of a step
+        try:
+            hint = get_type_hints(target, include_extras=True).get("return", Any)
+        except (NameError, TypeError):  # it names what can't be found from here
+            return _adapter(Any)
     return adapter(hint)
 
 
@@ -78,7 +82,7 @@ def received(declared: TypeAdapter[Any], payload: Any, *, event: str) -> Any:
 
 def _read(declared: TypeAdapter[Any], kept: Any) -> Any:
     try:
-        return declared.validate_python(kept)
+        return declared.validator.validate_python(kept)
     except ValidationError as error:
         if all(e["type"] == "string_unicode" for e in error.errors(include_input=False, include_url=False)):
             return kept  # half of a surrogate pair: Python calls it a str, pydantic does not

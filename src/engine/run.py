@@ -134,15 +134,17 @@ class Run:
 
     async def _attempt(self, name: str, retry: Retry | None, timeout: timedelta | None, body: Callable[[], Awaitable[T]]) -> T:
         before = _cancellations()
-        scope = asyncio.timeout(timeout.total_seconds() if timeout else None)
+        scope = asyncio.timeout(timeout.total_seconds()) if timeout else None
         try:
+            if scope is None:
+                return await body()
             async with scope:
                 return await body()
         except (Exception, asyncio.CancelledError) as error:
             # The border between somebody's step and the engine: any failure is a value here, but for being stopped ourselves.
             if _cancellations() > before:
                 raise asyncio.CancelledError from error
-            raised = TemporaryError(f"The step {name} took longer than {timeout}.") if scope.expired() else _unstopped(error)
+            raised = TemporaryError(f"The step {name} took longer than {timeout}.") if scope and scope.expired() else _unstopped(error)
         await self._try_later(name, raised, retry or self._retry)
         self.given_up = raised
         raise raised

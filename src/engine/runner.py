@@ -17,6 +17,7 @@ from uuid import UUID
 from suture.engine.claim import BETWEEN, Claim
 from suture.engine.database import Database, Row, Session
 from suture.engine.ids import uuid7
+from suture.engine.journal import Journal
 from suture.engine.lease import Beat, Lease, hide_presence, show_presence, sweep, tidy
 from suture.engine.outcome import again, explain
 from suture.engine.pulse import Pulse
@@ -63,6 +64,7 @@ class Runner:
         self._running: dict[Claim, asyncio.Task[None]] = {}
         self._settling: set[Claim] = set()
         self._due, self._stop, self._greeted = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._journal = Journal(database, self.owner, actor=self.actor)
         self._unwritten: set[UUID] = set()
         self._strays = False
         """Whether the database may hold claims of ours that are not running here."""
@@ -162,13 +164,13 @@ class Runner:
 
     async def _start(self, row: Row, renewed: float) -> None:
         try:
-            claim = Claim(self._database, Execution.from_row(row), self.owner, self.actor, renewed=renewed)
+            claim = Claim(self._database, Execution.from_row(row), self.owner, self.actor, renewed=renewed, shared=self._journal)
         except (ValueError, RecursionError) as error:
             # A row that was written by hand and cannot be read must not keep the others of its batch from running.
             failure = Failure("PayloadUnfit", f"The row cannot be read ({type(error).__name__}): its input was not written by this engine.")
             await self._database.maybe("fail", row["id"], self.owner, row["epoch"], failure.to_json(), failure.reason, None, self.actor)
             return
-        task = asyncio.create_task(self._execute(claim), name=f"execution {claim.execution.id}")
+        task = asyncio.create_task(self._execute(claim))
         self._running[claim] = task
         task.add_done_callback(lambda _: self._forget(claim))
 
@@ -295,7 +297,7 @@ class Runner:
             await claim.finish_cancel()
             return
         workflow = self._workflows.get(claim.execution.workflow)
-        done, failures = await claim.checkpoints(), await claim.failures()
+        done, failures = (await claim.checkpoints(), await claim.failures()) if claim.may_have_begun else ({}, {})
         run = Run(claim, done=done, failures=failures, retry=workflow.retry, resources=self.resources)
         try:
             output = await workflow.function(run, workflow.read_input(claim.execution.input))

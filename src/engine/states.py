@@ -1,4 +1,4 @@
-"""The states of an execution and its legal moves, as the database enforces them (`check_move`); a test compares the two. Pure."""
+"""The states of an execution and its legal moves, as the trigger `record_update` enforces them; a test compares the two. Pure."""
 
 from typing import Literal, get_args
 

@@ -10,18 +10,32 @@ from suture.operation_outputs where execution_id = $1 order by finished_at, step
 select step_id, attempts, error, failed_at from suture.operation_failures where execution_id = $1
 
 -- name: checkpoint
--- maybe: the output that counts, ours or an earlier one, and whether somebody wishes the execution cancelled; no row: the lease is lost
--- $1 execution uuid, $2 owner uuid, $3 epoch bigint, $4 step text, $5 kind text, $6 output jsonb, $7 attempts int, $8 started_at timestamptz
+-- many: for each step whose claim still holds: an earlier output, which then counts, or null when ours does; and a row without a step for each
+-- execution that somebody wishes cancelled. What is missing is lost
+-- $1 owner uuid, $2 executions uuid[] (in order), $3 epochs bigint[], $4 steps text[], $5 kinds text[], $6 outputs jsonb[],
+-- $7 attempts int[], $8 started_at timestamptz[]
 --
--- The row lock on the execution orders this write with every claim: after a take-over the old epoch finds no row.
+-- The steps of many executions are one statement: one commit for all that gathered while the last one was on its way.
+-- The row lock on each execution orders this write with every claim: after a take-over the old epoch finds no row. Owner and epoch are the
+-- whole fence: an execution that does not run has no owner.
+-- Lateral, one look by primary key for each row: joined, the planner trusts its statistics of running rows, which come and go, and
+-- compares all with all. For the same reason nothing here joins two of its own results.
 -- The conflict turns into a no-op update, because only that returns a row which the statement's snapshot may not see.
 with held as materialized (
-    select id, cancel_requested_by from suture.workflow_executions
-    where id = $1 and owner_id = $2 and epoch = $3 and status = 'running'
-    for no key update
+    select w.id, e.cancel_requested_by, w.epoch, w.step, w.kind, w.output, w.attempts, w.started_at
+    from unnest($2::uuid[], $3::bigint[], $4::text[], $5::text[], $6::jsonb[], $7::int[], $8::timestamptz[])
+        as w (id, epoch, step, kind, output, attempts, started_at)
+    cross join lateral (
+        select x.cancel_requested_by from suture.workflow_executions x
+        where x.id = w.id and x.owner_id = $1 and x.epoch = w.epoch
+        for no key update
+    ) as e
+), kept as (
+    insert into suture.operation_outputs as o (execution_id, step_id, kind, output, attempts, owner_id, epoch, started_at)
+    select id, step, kind, output, attempts, $1, epoch, started_at from held
+    on conflict (execution_id, step_id) do update set output = o.output
+    returning o.execution_id, o.step_id, case when xmax <> 0 then o.output end as earlier
 )
-insert into suture.operation_outputs as o (execution_id, step_id, kind, output, attempts, owner_id, epoch, started_at)
-select id, $4, $5, $6, $7, $2, $3, $8 from held
-on conflict (execution_id, step_id) do update set output = o.output
-returning o.output, (select cancel_requested_by from held) as cancel_requested_by
-
+select execution_id, step_id, earlier from kept
+union all
+select id, null, null from held where cancel_requested_by is not null

@@ -13,7 +13,7 @@ select * from suture.executions
 where ($1::text[] is null or status = any ($1))
   and ($2::text is null or workflow = $2)
   and ($3::text is null or queue = $3)
-  and ($4::jsonb is null or labels @> $4)
+  and ($4::jsonb is null or (labels @> $4 and labels <> '{}'))
   and id < coalesce($5::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff') -- always a bound: a plan for any value starts at the page
   and ($6::timestamptz is null or created_at < $6)
   and ($7::timestamptz is null or created_at >= $7)
@@ -36,12 +36,12 @@ select pg_snapshot_xmin(pg_current_snapshot())::text as cursor
 -- $1 cursor text, $2 label text
 select e.* from suture.executions e
 where e.labels ? $2
-  and e.id in (select execution_id from suture.timeline where xid >= $1::text::xid8)
+  and e.id in (select execution_id from suture.timeline where xid >= $1::text::bigint)
 
 -- name: with_labels
 -- many: executions that carry these labels, youngest first
 -- $1 labels jsonb, $2 limit int
-select * from suture.executions where labels @> $1 order by id desc limit $2
+select * from suture.executions where labels @> $1 and labels <> '{}' order by id desc limit $2
 
 -- name: dead_letters
 -- many: youngest first

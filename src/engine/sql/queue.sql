@@ -1,7 +1,7 @@
 -- name: enqueue
 -- one: the execution, and whether this call created it
 -- $1 id uuid, $2 workflow text, $3 version int, $4 queue text, $5 priority int, $6 input jsonb, $7 operation_key text,
--- $8 input_digest bytea, $9 labels jsonb, $10 run_at timestamptz, $11 max_attempts int, $12 deadline_at timestamptz,
+-- $8 input_digest bytea (null without a key), $9 labels jsonb, $10 run_at timestamptz, $11 max_attempts int, $12 deadline_at timestamptz,
 -- $13 actor text, $14 reason text, $15 forked_from uuid
 --
 -- The key is unique among the living by an index, so two clients that race get one row: the loser's conflict turns into a
@@ -12,7 +12,22 @@ insert into suture.workflow_executions as e
 values ($1, $2, $3, $4, $5, $6, $7, $8, $9, coalesce($10, now()), $11, $12, $13, $14, $15)
 on conflict (operation_key) where operation_key is not null and status in ('enqueued', 'running', 'waiting')
     do update set operation_key = e.operation_key
-returning e.*, (xmax = 0) as created, pg_notify('suture_due', $4)::text as notified
+returning e.*, (xmax = 0) as created
+
+-- name: enqueue_many
+-- none
+-- $1 ids uuid[], $2 inputs jsonb[], $3 workflow text, $4 version int, $5 queue text, $6 priority int, $7 labels jsonb,
+-- $8 run_at timestamptz, $9 actor text, $10 reason text
+insert into suture.workflow_executions (id, workflow, version, queue, priority, input, labels, run_at, changed_by, reason)
+select id, $3, $4, $5, $6, input, $7, coalesce($8, now()), $9, $10 from unnest($1::uuid[], $2::jsonb[]) as given (id, input)
+
+-- name: hint
+-- none
+-- $1 queues text[]
+--
+-- Apart from the insert, and one for many: commits that notify wait for each other, which would end the group commit of all clients.
+-- A hint that is lost costs one poll.
+select pg_notify('suture_due', queue) from unnest($1::text[]) as due (queue)
 
 -- name: last_with_key
 -- maybe: the living execution with this key, or else the one that ended last
@@ -75,18 +90,27 @@ update suture.workflow_executions e
 set status = 'running', owner_id = $1, epoch = e.epoch + 1, lease_expires = now() + $6,
     started_at = coalesce(e.started_at, now()), updated_at = now(),
     changed_at = clock_timestamp(), changed_by = $7, reason = 'claimed'
-from chosen
-where e.id = chosen.id
+where e.id = any (array(select id from chosen))
 returning e.*
 
 -- name: complete
--- maybe: the id; no row: the lease is lost
--- $1 id uuid, $2 owner uuid, $3 epoch bigint, $4 output jsonb, $5 actor text
-update suture.workflow_executions
-set status = 'completed', output = $4, owner_id = null, lease_expires = null, finished_at = now(), updated_at = now(),
+-- many: the ids that are completed now; what is missing is lost
+-- $1 owner uuid, $2 ids uuid[] (in order), $3 epochs bigint[], $4 outputs jsonb[], $5 actor text
+--
+-- Many executions are one statement, as with `checkpoint`.
+with held as materialized (
+    select w.id, w.output
+    from unnest($2::uuid[], $3::bigint[], $4::jsonb[]) as w (id, epoch, output)
+    cross join lateral (
+        select from suture.workflow_executions x where x.id = w.id and x.owner_id = $1 and x.epoch = w.epoch for no key update
+    ) as e
+)
+update suture.workflow_executions e
+set status = 'completed', output = held.output, owner_id = null, lease_expires = null, finished_at = now(), updated_at = now(),
     changed_at = clock_timestamp(), changed_by = $5, reason = 'finished'
-where id = $1 and owner_id = $2 and epoch = $3 and status = 'running'
-returning id
+from held
+where e.id = held.id
+returning e.id
 
 -- name: fail
 -- maybe: the id; no row: the lease is lost

@@ -12,7 +12,7 @@
 -- queues                pause and limits, changed live
 -- workers               one row a process life; never reused
 --
--- How an execution moves (the only edges; `check_move` refuses the rest, from psql too):
+-- How an execution moves (the only edges; `record_update` refuses the rest, from psql too):
 --
 --     (new) -> enqueued -> running -> completed | error | cancelled
 --                 ^          |  |
@@ -42,7 +42,7 @@ create table suture.workflow_executions (
     output          jsonb,
     error           jsonb,
     operation_key   text,
-    input_digest    bytea       not null,
+    input_digest    bytea,
     labels          jsonb       not null default '{}',
     owner_id        uuid,
     epoch           bigint      not null default 0,
@@ -74,7 +74,7 @@ create index executions_running on suture.workflow_executions (owner_id) where s
 create index executions_ended   on suture.workflow_executions (finished_at) where status in ('completed', 'error', 'cancelled');
 create index executions_deadline on suture.workflow_executions (deadline_at)
     where deadline_at is not null and status in ('enqueued', 'running', 'waiting');
-create index executions_labels  on suture.workflow_executions using gin (labels jsonb_path_ops);
+create index executions_labels  on suture.workflow_executions using gin (labels jsonb_path_ops) where labels <> '{}';
 create index executions_key     on suture.workflow_executions (operation_key) where operation_key is not null;
 create unique index operation_key_is_unique on suture.workflow_executions (operation_key)
     where operation_key is not null and status in ('enqueued', 'running', 'waiting');
@@ -84,7 +84,7 @@ create table suture.workflow_history (like suture.workflow_executions including 
 alter table suture.workflow_history add primary key (id, finished_at);
 create index history_finished on suture.workflow_history (finished_at);
 create index history_key on suture.workflow_history (operation_key, finished_at desc) where operation_key is not null;
-create index history_labels on suture.workflow_history using gin (labels jsonb_path_ops);
+create index history_labels on suture.workflow_history using gin (labels jsonb_path_ops) where labels <> '{}';
 
 create table suture.operation_outputs (
     execution_id    uuid        not null,
@@ -142,7 +142,7 @@ create table suture.effects (
 );
 
 create table suture.timeline (
-    id              bigint      generated always as identity primary key,
+    id              bigint      generated always as identity,
     execution_id    uuid        not null,
     at              timestamptz not null,
     actor           text        not null,
@@ -151,10 +151,11 @@ create table suture.timeline (
     reason          text        not null,
     step            text,
     epoch           bigint      not null,
-    xid             xid8        not null default pg_current_xact_id()
+    xid             bigint      not null default pg_current_xact_id()::text::bigint,
+    primary key (execution_id, id)
 );
-create index timeline_execution on suture.timeline (execution_id, id);
-create index timeline_xid on suture.timeline (xid);
+-- Rows are appended as transactions come: a few pages of summary find the latest.
+create index timeline_xid on suture.timeline using brin (xid) with (pages_per_range = 16, autosummarize = on);
 
 create table suture.dead_letters (
     execution_id    uuid        primary key,
@@ -190,73 +191,77 @@ create table suture.workers (
 
 -- The state machine --------------------------------------------------------------------------------------------------------
 
-create function suture.check_move() returns trigger language plpgsql as $$
-begin
-    if tg_op = 'INSERT' then
-        if new.status <> 'enqueued' then
-            raise exception 'an execution begins as enqueued, not as %', new.status using errcode = 'SU001';
-        end if;
-        return new;
-    end if;
-    if tg_op = 'DELETE' then
-        if old.status not in ('completed', 'error', 'cancelled') then
-            raise exception 'execution % is %: only an ended execution can be removed, cancel it first', old.id, old.status
-                using errcode = 'SU001';
-        end if;
-        return old;
-    end if;
-    if new.id <> old.id or new.epoch < old.epoch then
-        raise exception 'execution %: id and epoch cannot go back', old.id using errcode = 'SU001';
-    end if;
-    if new.status <> old.status then
-        if not (case old.status
-            when 'enqueued' then new.status in ('running', 'cancelled', 'error')
-            when 'running'  then new.status in ('enqueued', 'waiting', 'completed', 'error', 'cancelled')
-            when 'waiting'  then new.status in ('enqueued', 'cancelled', 'error')
-            else false
-        end) then
-            raise exception 'execution % is %: it cannot become %', old.id, old.status, new.status using errcode = 'SU001';
-        end if;
-        if new.status = 'running' and new.epoch <= old.epoch then
-            raise exception 'execution %: a claim must raise the epoch', old.id using errcode = 'SU001';
-        end if;
-        if new.changed_at = old.changed_at then -- no statement of ours: somebody's hand
-            new.changed_at := clock_timestamp();
-            new.changed_by := 'database user ' || session_user;
-            new.reason := 'changed by hand';
-        end if;
-    end if;
-    return new;
-end $$;
-
-create trigger check_insert before insert on suture.workflow_executions
-    for each row execute function suture.check_move();
-create trigger check_update before update of id, status, epoch on suture.workflow_executions
-    for each row execute function suture.check_move();
-create trigger check_delete before delete on suture.workflow_executions
-    for each row execute function suture.check_move();
+-- A statement at a time, not a row: a batch of a thousand moves is one check and one insert into the timeline.
 
 create function suture.record_insert() returns trigger language plpgsql as $$
+declare
+    wrong record;
 begin
+    select * into wrong from added where status <> 'enqueued' limit 1;
+    if found then
+        raise exception 'an execution begins as enqueued, not as %', wrong.status using errcode = 'SU001';
+    end if;
     insert into suture.timeline (execution_id, at, actor, from_status, to_status, reason, step, epoch)
     select id, changed_at, changed_by, null, status, reason, null, epoch from added;
     return null;
 end $$;
 
-create function suture.record_update() returns trigger language plpgsql as $$
+-- Nested loops are off: the plan is kept from the first call, which may have had one row, and the next may have thousands.
+create function suture.record_update() returns trigger language plpgsql set enable_nestloop = off as $$
+declare
+    wrong record;
 begin
+    select o.id, o.status as old_status, o.epoch as old_epoch, n.id as new_id, n.status as new_status, n.epoch as new_epoch into wrong
+    from was o left join became n using (id)
+    where n.id is null or n.epoch < o.epoch
+       or (n.status <> o.status and not (case o.status
+               when 'enqueued' then n.status in ('running', 'cancelled', 'error')
+               when 'running'  then n.status in ('enqueued', 'waiting', 'completed', 'error', 'cancelled')
+               when 'waiting'  then n.status in ('enqueued', 'cancelled', 'error')
+               else false
+           end))
+       or (n.status = 'running' and o.status <> 'running' and n.epoch <= o.epoch)
+    limit 1;
+    if found then
+        if wrong.new_id is null or wrong.new_epoch < wrong.old_epoch then
+            raise exception 'execution %: id and epoch cannot go back', wrong.id using errcode = 'SU001';
+        end if;
+        if wrong.new_status = 'running' and wrong.old_status = 'enqueued' then
+            raise exception 'execution %: a claim must raise the epoch', wrong.id using errcode = 'SU001';
+        end if;
+        raise exception 'execution % is %: it cannot become %', wrong.id, wrong.old_status, wrong.new_status using errcode = 'SU001';
+    end if;
+    -- An unchanged changed_at is no statement of ours: somebody's hand.
     insert into suture.timeline (execution_id, at, actor, from_status, to_status, reason, step, epoch)
-    select n.id, n.changed_at, n.changed_by, o.status, n.status, n.reason, n.step, n.epoch
+    select n.id,
+           case when n.changed_at = o.changed_at then clock_timestamp() else n.changed_at end,
+           case when n.changed_at = o.changed_at then 'database user ' || session_user else n.changed_by end,
+           o.status, n.status,
+           case when n.changed_at = o.changed_at then 'changed by hand' else n.reason end,
+           n.step, n.epoch
     from became n join was o using (id)
     where n.status <> o.status;
     return null;
 end $$;
 
--- A statement at a time, not a row: a batch of a thousand moves is one insert.
+create function suture.check_delete() returns trigger language plpgsql as $$
+declare
+    wrong record;
+begin
+    select * into wrong from gone where status not in ('completed', 'error', 'cancelled') limit 1;
+    if found then
+        raise exception 'execution % is %: only an ended execution can be removed, cancel it first', wrong.id, wrong.status
+            using errcode = 'SU001';
+    end if;
+    return null;
+end $$;
+
 create trigger record_insert after insert on suture.workflow_executions
     referencing new table as added for each statement execute function suture.record_insert();
 create trigger record_update after update on suture.workflow_executions
     referencing old table as was new table as became for each statement execute function suture.record_update();
+create trigger check_delete after delete on suture.workflow_executions
+    referencing old table as gone for each statement execute function suture.check_delete();
 
 create function suture.refuse_change() returns trigger language plpgsql as $$
 begin

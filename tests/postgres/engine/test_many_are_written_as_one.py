@@ -1,0 +1,81 @@
+"""What many executions write at the same time is one commit, and each hears of its own row alone."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from suture.engine.claim import Claim
+from suture.engine.ids import uuid7
+from suture.engine.journal import Batches, Journal, Step, Written
+from suture.engine.records import Execution
+from suture.errors import DatabaseUnavailable, LeaseLost, PayloadUnfit
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+async def test_the_steps_of_many_executions_share_their_commits(engine, database):
+    for _ in range(40):
+        await engine.enqueue("anything", None, actor="test")
+    owner, lease = uuid7(), timedelta(seconds=30)
+    rows = await database.many("claim", owner, ["default"], ["anything"], [1], 40, lease, "test", 3, False)
+    journal = Journal(database, owner, actor="test")
+    claims = [Claim(database, Execution.from_row(row), owner, "test", shared=journal) for row in rows]
+
+    await asyncio.gather(*(c.checkpoint("one", number, kind="step", attempts=1, started_at=NOW) for number, c in enumerate(claims)))
+    await asyncio.gather(*(c.complete("done") for c in claims))
+
+    for number, claim in enumerate(claims):
+        assert [c.output for c in await engine.checkpoints(claim.execution.id)] == [number]
+        assert (await engine.get(claim.execution.id)).status == "completed"
+    async with database.session() as session:
+        assert await session.connection.fetchval("select count(distinct xmin::text) from suture.operation_outputs") <= 2
+
+
+async def test_one_that_is_lost_does_not_take_its_neighbours_along(engine, database, take):
+    for _ in range(3):
+        await engine.enqueue("anything", None, actor="test")
+    first, second, third = [await take() for _ in range(3)]
+    journal = Journal(database, first.owner, actor="test")
+    steps = [Step(c.execution.id, c.epoch, "one", "step", "1", 1, NOW) for c in (first, second, third)]
+
+    answers = await asyncio.gather(*map(journal.checkpoint, steps))  # of three owners, and the journal speaks for the first
+
+    assert answers == [Written("1", cancelled=False), None, None]
+    second.journal = journal
+    with pytest.raises(LeaseLost):
+        await second.checkpoint("two", 2, kind="step", attempts=1, started_at=NOW)
+
+
+async def test_one_that_postgres_refuses_does_not_take_its_neighbours_along(engine, database, take):
+    await engine.enqueue("anything", None, actor="test")
+    claim = await take()
+    journal = Journal(database, claim.owner, actor="test")
+    good, bad = (Step(claim.execution.id, claim.epoch, name, "step", text, 1, NOW) for name, text in (("good", "1"), ("bad", "no JSON")))
+
+    answers = await asyncio.gather(journal.checkpoint(good), journal.checkpoint(bad), return_exceptions=True)
+
+    assert answers[0] == Written("1", cancelled=False)
+    assert isinstance(answers[1], Exception)
+    assert not isinstance(answers[1], DatabaseUnavailable | PayloadUnfit)
+
+
+async def test_what_comes_while_a_write_is_under_way_goes_together_with_the_next():
+    gate, batches = asyncio.Event(), []
+
+    async def write(items: list[int]) -> dict[int, Written]:
+        batches.append(len(items))
+        await gate.wait()
+        return {item: Written(str(item), cancelled=False) for item in items}
+
+    gathered = Batches(write)
+    waiting = [gathered.put(0, 0)]
+    await asyncio.sleep(0)
+    waiting += [gathered.put(1, 1)]
+    await asyncio.sleep(0)  # both lanes are busy now
+    waiting += [gathered.put(n, n) for n in range(2, 100)]
+    gate.set()
+    answers = await asyncio.gather(*waiting)
+
+    assert [answer.output for answer in answers] == [str(n) for n in range(100)]
+    assert batches == [1, 1, 98]
