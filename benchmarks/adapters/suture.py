@@ -1,0 +1,163 @@
+"""Suture's engine: one Runner, uvloop, its own defaults but for concurrency; bulk enqueue by the engine's bulk call."""
+
+import asyncio
+import gc
+import logging
+import os
+import time
+from datetime import timedelta
+
+import uvloop
+
+from suture.engine import Database, Engine, Lease, Runner, Workflows, migrate, workflow
+
+CONC = int(os.environ.get("BENCH_SUTURE_CONC", "800"))
+LEASE = int(os.environ.get("BENCH_LEASE", "30"))
+CAPS = {"W0", "W1", "W3", "W3x2", "L", "R", "S"}
+N3_MUL = 4
+SETTINGS = f"Runner, asyncpg, uvloop, concurrency={CONC}, lease {LEASE} s, heartbeat lease/3, LISTEN, presence"
+
+
+def setup(dsn):
+    asyncio.run(migrate(dsn, packages=("suture.engine",)))
+
+
+def _input(i, t=0.0):
+    return {"i": i, "t": t}
+
+
+def enqueue_bulk(dsn, kind, n):
+    async def go():
+        async with Database.connect(dsn) as database:
+            engine = Engine(database)
+            t0 = time.perf_counter()
+            if hasattr(engine, "enqueue_many"):
+                for a in range(0, n, 5000):
+                    await engine.enqueue_many(kind, [_input(i) for i in range(a, min(n, a + 5000))], actor="bench")
+            else:
+                it = iter(range(n))
+
+                async def one():
+                    for i in it:
+                        await engine.enqueue(kind, _input(i), actor="bench")
+
+                await asyncio.gather(*(one() for _ in range(10)))
+            return time.perf_counter() - t0
+
+    return uvloop.run(go())
+
+
+def enqueue_conc(dsn, kind, n, clients):
+    async def go():
+        async with Database.connect(dsn, size=clients) as database:
+            engine, it = Engine(database), iter(range(n))
+            await engine.ping()
+
+            async def one():
+                for i in it:
+                    await engine.enqueue(kind, _input(i), actor="bench")
+
+            t0 = time.perf_counter()
+            await asyncio.gather(*(one() for _ in range(clients)))
+            return time.perf_counter() - t0
+
+    return uvloop.run(go())
+
+
+def enqueue_seq(dsn, kind, n):
+    return enqueue_conc(dsn, kind, n, 1)
+
+
+def enqueue_paced(dsn, kind, rate, secs):
+    async def go():
+        async with Database.connect(dsn) as database:
+            engine, start = Engine(database), time.perf_counter()
+            for i in range(rate * secs):
+                await asyncio.sleep(max(0, start + i / rate - time.perf_counter()))
+                await engine.enqueue(kind, _input(i, time.time()), actor="bench")
+
+    uvloop.run(go())
+
+
+def run_worker(dsn, kind, sink, idx):
+    logging.disable(logging.CRITICAL)
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)  # as in `suture worker`
+    known = Workflows()
+
+    @known.add
+    @workflow("noop")
+    async def noop(run, asked: dict) -> None:
+        sink.log(asked["i"], 0, asked["t"])
+        sink.hit()
+
+    async def fast(i: int, n: int) -> int:
+        sink.log(i, n)
+        return n
+
+    async def slow(i: int, n: int) -> int:
+        sink.log(i, n)
+        await asyncio.sleep(0.05)
+        return n
+
+    async def three(run, asked, body):
+        for n in range(3):
+            await run.step(STEPS[n], body, asked["i"], n)
+        sink.hit()
+
+    @known.add
+    @workflow("wf3")
+    async def wf3(run, asked: dict) -> None:
+        await three(run, asked, fast)
+
+    @known.add
+    @workflow("wf3sleep")
+    async def wf3sleep(run, asked: dict) -> None:
+        await three(run, asked, slow)
+
+    async def go():
+        async with Database.connect(dsn) as database:
+            lease = Lease(timedelta(seconds=LEASE), timedelta(seconds=LEASE / 3))
+            runner = Runner(database, known, name=f"bench-{idx}", concurrency=CONC, lease=lease)
+            sink.ready()
+            await runner.run()
+
+    uvloop.run(go())
+
+
+STEPS = ("one", "two", "three")
+
+REMAINING_SQL = "select count(*) from suture.workflow_executions where status in ('enqueued', 'running', 'waiting')"
+DONE_SQL = "select count(*) from suture.executions where status = 'completed'"
+
+
+def seed(cur, pending, completed):
+    cur.execute("set session_replication_role = replica")
+    row = "gen_random_uuid(), 'noop', '{\"i\": 1, \"t\": 0.0}'::jsonb, '\\x00', 'bench'"
+    if completed:
+        cur.execute(
+            f"""insert into suture.workflow_history (id, workflow, input, input_digest, changed_by, status, finished_at, started_at)
+            select {row}, 'completed', now(), now() from generate_series(1, %s)""",
+            (completed,),
+        )
+    if pending:
+        cur.execute(
+            f"""insert into suture.workflow_executions (id, workflow, input, input_digest, changed_by)
+            select {row} from generate_series(1, %s)""",
+            (pending,),
+        )
+
+
+def claim_probe(dsn, kind, n):
+    from uuid import uuid4
+
+    async def go():
+        out = []
+        async with Database.connect(dsn) as database:
+            for _ in range(n):
+                t = time.perf_counter()
+                await database.many("claim", uuid4(), ["default"], ["noop"], [1], 200, timedelta(seconds=LEASE), "probe", 3, False)
+                out.append(time.perf_counter() - t)
+        return out
+
+    return uvloop.run(go())
