@@ -79,8 +79,13 @@ def _orphans(container: Container, config_maps: list[Object]) -> list[Object]:
 
 
 def _quote_key(config_map: Object, key: str) -> tuple[Citation, ...]:
-    why = f"{reference(config_map)} is the only one that holds the key {key}"
-    return quote(config_map, join("data", Field(key)), why)
+    return _quote(config_map, key, f"{reference(config_map)} is the only one that holds the key {key}")
+
+
+def _quote(config_map: Object, key: str, why: str) -> tuple[Citation, ...]:
+    """The key, as a citation; that nothing stands there says nothing of what is set: the values are not read from a cluster."""
+    unread = "" if text(config_map, "data", key) else "; its value was not read"
+    return quote(config_map, join("data", Field(key)), why + unread)
 
 
 def _missing_key(container: Container, told: Saying, key: str, name: str | None) -> Iterator[Finding]:
@@ -94,7 +99,7 @@ def _missing_key(container: Container, told: Saying, key: str, name: str | None)
     changes = tuple(
         Change(object=container.owner, operation="set", path=path, value=meant, before=key) for _, path in wanted if meant is not None
     )
-    proof = quote(config_map, join("data", Field(meant)), "the key that is there") if config_map is not None and meant else ()
+    proof = _quote(config_map, meant, "the key that is there") if config_map is not None and meant else ()
     yield Finding(
         code="MissingConfigMapKey", object=container.owner, container=container.name or None,
         sentence=f"Container {container.name} of {container.owner} cannot start: ConfigMap {name or 'of its volume'} has no key {key}.",

@@ -8,7 +8,7 @@ import pytest
 from suture.remediation.diagnosis import diagnose
 from suture.remediation.documents import read_recording
 from suture.remediation.evidence import Evidence
-from tests.unit.remediation.stage import codes, container, crashed, deployment, log, pod, replica_set, verdict
+from tests.unit.remediation.stage import codes, container, crashed, deployment, log, pod, replica_set, verdict, waiting
 
 CASES = sorted((Path(__file__).parents[2] / "cases" / "scenarios").glob("case-*"))
 FROM_FILE = {"envFrom": [{"configMapRef": {"name": "settings"}}]}
@@ -32,6 +32,16 @@ def test_no_rule_accuses_a_value_that_was_not_read(complaint, key):
     assert "BadConfigValue" not in codes(found)
     assert not [c for f in found.findings for c in f.citations if c.object.startswith("ConfigMap/")]
     assert not [c for f in found.findings for c in f.changes]
+
+
+def test_a_key_that_is_there_is_not_said_to_be_empty():
+    box = container(env=[{"name": "LEVEL", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "log-level"}}}])
+    waits = pod(box, status=waiting("CreateContainerConfigError", "couldn't find key log-level in ConfigMap shop/settings"))
+
+    found = verdict(deployment(box), settings({"LOG_LEVEL": ""}), waits).cause
+
+    assert [c.value for c in found.changes] == ["LOG_LEVEL"]
+    assert [c.why for c in found.citations if c.object == "ConfigMap/shop/settings"] == ["the key that is there; its value was not read"]
 
 
 @pytest.mark.parametrize("was", [{"name": "REGION"}, {"name": "REGION", "value": ""}])
