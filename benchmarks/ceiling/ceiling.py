@@ -4,7 +4,6 @@ ceiling.py [--reps 3] [--secs 8]     -> one JSON line per measurement in results
 """
 
 import argparse
-import asyncio
 import json
 import os
 import re
