@@ -11,6 +11,7 @@ from suture.engine.records import Checkpoint, DeadLetter, Enqueued, Event, Execu
 from suture.engine.retry import NEVER, Retry
 from suture.engine.run import Run
 from suture.engine.runner import Runner
+from suture.engine.schedules import Schedule
 from suture.engine.states import LIVE, MOVES, STATUSES, Status, is_terminal
 from suture.engine.workflows import Workflow, Workflows, workflow
 
@@ -33,6 +34,7 @@ __all__ = [
     "Retry",
     "Run",
     "Runner",
+    "Schedule",
     "Session",
     "Status",
     "Workflow",

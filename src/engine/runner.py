@@ -24,6 +24,7 @@ from suture.engine.pulse import Pulse
 from suture.engine.records import Execution, Failure
 from suture.engine.results import plain
 from suture.engine.run import Run
+from suture.engine.schedules import enqueue_due
 from suture.engine.workflows import Workflow, Workflows
 from suture.errors import DatabaseUnavailable, LeaseLost, Signal, Suspended, SutureError
 
@@ -209,6 +210,7 @@ class Runner:
     async def _sweep_loop(self) -> None:
         while True:
             await self._outlive(lambda: sweep(self._database, lease=self._lease))
+            await self._outlive(lambda: enqueue_due(self._database))
             await asyncio.sleep(_jittered(min(self._poll, self._lease.grace)))
 
     async def _tidy_loop(self) -> None:
