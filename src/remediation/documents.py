@@ -33,6 +33,9 @@ _MARKUP = re.compile(rb"\s*<(?:!doctype|html|\?xml|svg|head|body)\b", re.IGNOREC
 _TABLE = re.compile(r"(?:NAMESPACE +)?NAME +(?:READY|STATUS|AGE|DATA|TYPE|DESIRED|COMPLETIONS|SCHEDULE)\b")
 _DESCRIBED = re.compile(r"Name: +\S+\n(?:Namespace: +|Priority: +|Labels: +|Roles: +)")
 _LOOKS_LIKE_OBJECT = re.compile(r"^(?:apiVersion|kind):", re.MULTILINE)
+_DOCUMENTS = (".yaml", ".yml", ".json")
+"""A file that calls itself so is no log, however broken it is."""
+
 _LOG_WORDS = frozenset({"level", "severity", "lvl", "msg", "message", "ts", "time", "timestamp", "@timestamp", "log", "error"})
 
 
@@ -78,7 +81,7 @@ def _objects(name: str, content: str) -> list[Object] | None:
     """The Kubernetes objects in `content`; None where it is no document but text."""
     if content.lstrip()[:1] in ("{", "["):
         return _json_objects(name, content)
-    if not _LOOKS_LIKE_OBJECT.search(content):
+    if not (_LOOKS_LIKE_OBJECT.search(content) or name.lower().endswith(_DOCUMENTS)):
         return None
     try:
         return list(_flattened(name, load_yaml(content, deepest=DEEPEST)))

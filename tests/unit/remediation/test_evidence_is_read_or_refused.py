@@ -255,3 +255,16 @@ def test_a_log_that_was_made_to_be_slow_is_not(words):
     diagnose(Evidence((pod,), (Log("shop", "web", "app", previous=True, content=words),)))
 
     assert time.perf_counter() - start < 10
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "complaint"),
+    [
+        ("broken.yaml", b"a: [1,\n", "broken.yaml is not readable as YAML: .*line 2"),
+        ("values.yml", b"replicas: 1\n", "values.yml holds a document that is no Kubernetes object"),
+        ("words.json", b"no braces here\n", "words.json"),
+    ],
+)
+def test_a_file_that_calls_itself_a_document_is_never_taken_for_a_log(name, data, complaint):
+    with pytest.raises(EvidenceUnreadable, match=complaint):
+        read_documents(name, data)
