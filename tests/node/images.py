@@ -56,10 +56,11 @@ def layered(image: str, folders: Mapping[str, Path], say: Callable[[str], None] 
 
 def mirror(sources: Iterable[Path] = (Path("/etc/apt/sources.list.d/debian.sources"), Path("/etc/apt/sources.list"))) -> str:
     """Address of the Debian mirror that this machine itself uses."""
+    sources = list(sources)
     for path in sources:
         if path.exists() and (found := re.search(r"^(?:URIs:\s*|deb\s+(?:\[.*?\]\s*)?)(\S+)", path.read_text(), re.MULTILINE)):
             return found[1]
-    return "http://deb.debian.org/debian"
+    raise LookupError(f"No Debian mirror is named in {', '.join(map(str, sources))}: the base image is made from the one that apt uses.")
 
 
 def _made(archive: Path, digest: str, make: Callable[[], None]) -> Path:

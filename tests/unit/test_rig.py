@@ -23,8 +23,9 @@ def test_the_base_comes_from_the_mirror_of_this_machine(tmp_path: Path, sources:
     assert mirror([tmp_path / "missing", tmp_path / "debian.sources"]) == "http://mirror.example/debian"
 
 
-def test_without_a_list_of_sources_the_public_mirror_serves(tmp_path: Path) -> None:
-    assert mirror([tmp_path / "missing"]) == "http://deb.debian.org/debian"
+def test_without_a_list_of_sources_it_says_where_it_looked(tmp_path: Path) -> None:
+    with pytest.raises(LookupError, match="missing"):
+        mirror([tmp_path / "missing"])
 
 
 def test_two_at_once_do_not_collide(tmp_path: Path) -> None:
