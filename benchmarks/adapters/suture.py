@@ -82,7 +82,7 @@ def enqueue_paced(dsn, kind, rate, secs):
 def run_worker(dsn, kind, sink, idx):
     logging.disable(logging.CRITICAL)
     gc.freeze()
-    gc.set_threshold(20_000, 20, 50)  # as in `suture worker`
+    gc.set_threshold(20_000, 20, 50)  # as `suture worker` does
     known = Workflows()
 
     @known.add

@@ -29,11 +29,9 @@ def read_settings() -> Settings:
 @commands.command(rich_help_panel=PROCESSES)
 def worker() -> None:
     """Claim executions and run them, until SIGTERM."""
-    import uvloop  # noqa: PLC0415
-
     from suture.worker.main import serve  # noqa: PLC0415
 
-    uvloop.run(serve(read_settings()))
+    asyncio.run(serve(read_settings()))
 
 
 @commands.command(rich_help_panel=PROCESSES)

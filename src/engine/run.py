@@ -5,6 +5,7 @@ one run is an error. Decides nothing about retries of the whole execution (see `
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
@@ -16,7 +17,9 @@ from suture.engine.payload import admit_name
 from suture.engine.records import Checkpoint, Execution, Failure
 from suture.engine.results import adapter, plain, received, restored, returned
 from suture.engine.retry import Retry
-from suture.errors import ReplayMismatch, Suspended, TemporaryError
+from suture.errors import ReplayMismatch, Suspended, SutureError, TemporaryError
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -154,6 +157,9 @@ class Run:
         tries = self._attempts(name)
         delay = again(error, retry, tries=tries, execution=self.execution)
         if delay is not None:
+            about = {"task": str(self.id), "step": name, "tries": tries}
+            details = None if isinstance(error, SutureError) else error  # the row keeps its type only
+            log.warning("a step failed and is tried again: %s", explain(error).message, extra=about, exc_info=details)
             attempt = self.execution.attempt + 1
             await self._claim.retry(explain(error, step=name), delay=delay, step_attempts=tries, attempt=attempt)
             raise Suspended

@@ -42,6 +42,16 @@ async def test_a_step_is_tried_as_often_as_it_says_and_counts_apart_from_crashes
     assert (await engine.checkpoints(task.id))[0].attempts == 3
 
 
+async def test_each_failed_try_is_in_the_log_with_its_place(engine, database, caplog):
+    step = Fails(ConnectionError("it was the cable"), 2)
+    task = (await engine.enqueue("w", None, actor="test")).execution
+    async with running(database, one_step(step)):
+        await ended(engine, task.id)
+    told = [record for record in caplog.records if "a step failed and is tried again" in record.message]
+    assert [(record.step, record.tries, record.task) for record in told] == [("step", 1, str(task.id)), ("step", 2, str(task.id))]
+    assert "it was the cable" in caplog.text
+
+
 async def test_the_last_failure_makes_a_dead_letter_that_keeps_no_secret(engine, database):
     step = Fails(ConnectionError("password=hunter2"), 99)
     task = (await engine.enqueue("w", None, actor="test")).execution
