@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import yaml
+
 from tests.node import registry, rig
 from tests.node.gitserver import URL, GitServer
 from tests.node.images import BASE, IMAGE
@@ -85,9 +87,12 @@ class Installation:
         return found
 
     def break_app(self, file: str, shows: str) -> None:
-        """Apply one of the broken apps, and wait until its pods show it: a word of their status."""
-        rig.kubectl("apply", "-f", ROOT / "deploy/broken" / file)
-        self.until(f"{file} shows {shows}", lambda: shows in rig.kubectl("get", "pods", "-n", BROKEN, "-o", "json"))
+        """Apply one of the broken apps, and wait until its own pods show it: a word of their status."""
+        path = ROOT / "deploy/broken" / file
+        rig.kubectl("apply", "-f", path)
+        broken = next(one for one in yaml.safe_load_all(path.read_text()) if one["kind"] == "Deployment")
+        app = f"app={broken['spec']['selector']['matchLabels']['app']}"  # other apps may show the same word for longer
+        self.until(f"{file} shows {shows}", lambda: shows in rig.kubectl("get", "pods", "-n", BROKEN, "-l", app, "-o", "json"))
 
     def kill(self, pod: str, container: str) -> None:
         """SIGKILL a container of ours, and wait until the kubelet has started another in its place, and that one is ready."""
