@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check fmt generate test test-unit test-postgres test-cluster test-node test-browser build lock clean
+.PHONY: help setup demo check fmt generate test test-unit test-postgres test-cluster test-node test-browser proof build lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 16
@@ -57,6 +57,9 @@ test-postgres: ## needs nothing else either; SUTURE_TEST_POSTGRES=16|18|ADDRESS 
 test-cluster: ## a real API server; needs Go once
 test-node: ## a real cluster with kubelet and containerd; needs root
 test-browser: ## the console in a real browser; needs chromium
+
+proof: setup ## the engine against faults, load and mutations, for an hour; ARGS="campaign --seed 7 --out FILE" for a part
+	$(BIN)/python -m tests.proof $(ARGS)
 
 build: setup ## wheel and sdist into dist/
 	$(BIN)/python -m build --no-isolation --outdir dist .
