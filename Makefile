@@ -4,6 +4,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+LANES ?= 2
 READY := $(VENV)/ready
 .DEFAULT_GOAL := help
 .PHONY: help setup demo check fmt generate test test-unit test-postgres test-cluster test-node test-browser proof build lock clean
@@ -42,11 +43,11 @@ generate: setup ## write the tables of the documentation from the code
 	charts/sync-crds.sh
 
 # The Kubernetes programs are compiled once a machine; minutes of that belong to no test.
-test: setup ## every tier that this machine can run, with the time of each; what is skipped is said
+test: setup ## every tier that this machine can run, LANES=2 side by side, with the time of each; what is skipped is said
 	@if command -v go >/dev/null; then \
 	$(BIN)/python -m tests.node.rig build || echo 'THE KUBERNETES PROGRAMS WERE NOT BUILT: THE CLUSTER AND NODE TIERS WILL BE SKIPPED'; \
 	else echo 'GO IS MISSING: THE CLUSTER AND NODE TIERS RUN ONLY WITH PROGRAMS THAT ARE BUILT ALREADY'; fi
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest -n $(LANES) --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 test-unit test-postgres test-cluster test-node test-browser: test-%: setup
 	$(BIN)/pytest tests/$* $(ARGS)

@@ -1,5 +1,8 @@
 """The tiers: a test belongs to the folder it stands in, quick tiers run first, and what was skipped is said loudly.
 
+Side by side (`-n 2 --dist loadgroup`) a file is run by one process, and a tier with one big thing to share by one as well; these go first,
+since they end last.
+
 With CI=true a skip is a failure: a tier that silently stops to run is a tier that silently stops to protect. The fixtures of a tier are
 in its own conftest.
 """
@@ -13,6 +16,8 @@ import pytest
 
 TESTS = Path(__file__).resolve().parent
 TIERS = ("unit", "postgres", "cluster", "node", "browser")
+SHARED = ("node", "cluster")
+"""Tiers whose tests share a cluster or an API server, slowest first."""
 CI = os.environ.get("CI") == "true"
 
 
@@ -46,11 +51,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m looks at the marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        if (name := tier(item.path)) in TIERS:
+        name = tier(item.path)
+        if name in TIERS:
             item.add_marker(name)
-    items.sort(key=lambda item: rank(tier(item.path)))
+        item.add_marker(pytest.mark.xdist_group(name if name in SHARED else str(item.path.relative_to(TESTS.parent))))
+    order = rank if not hasattr(config, "workerinput") else slowest
+    items.sort(key=lambda item: order(tier(item.path)))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -76,6 +84,10 @@ def tier(path: Path) -> str:
 
 def rank(name: str) -> int:
     return TIERS.index(name) if name in TIERS else len(TIERS)
+
+
+def slowest(name: str) -> int:
+    return SHARED.index(name) if name in SHARED else len(SHARED)
 
 
 def reason(longrepr: object) -> str:

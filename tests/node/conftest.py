@@ -12,36 +12,21 @@ from tests.node.installation import Installation, install
 from tests.node.machine import RigError
 from tests.node.programs import BuildError, build
 
-HERE = Path(__file__).resolve().parent
 PROGRAMS = ("containerd", "runc", "nft", "ip", "openssl", "git")
-_missing = pytest.StashKey[str]()
-_archives = pytest.StashKey[list[Path]]()
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Build here, not in a fixture: minutes of compiling must not count against a test's timeout."""
-    config = session.config
-    if config.option.collectonly or not any(item.path.is_relative_to(HERE) for item in session.items):
-        return
-    reporter = config.pluginmanager.get_plugin("terminalreporter")
-    say = reporter.write_line if reporter else print
-    try:
-        _check_machine()
-        build(say=say)
-        # kept, not asked for again later: the sources may change meanwhile
-        config.stash[_archives] = [images.base(say), images.project(say)]
-    except (BuildError, RigError) as error:
-        config.stash[_missing] = str(error)
 
 
 @pytest.fixture(scope="session")
-def cluster(request: pytest.FixtureRequest) -> Iterator[None]:
+def cluster() -> Iterator[None]:
     """Two nodes with our images on them; gone after the last test."""
-    if missing := request.config.stash.get(_missing, None):
-        pytest.skip(missing)
+    try:
+        _check_machine()
+        build()
+        archives = images.base(), images.project()
+    except (BuildError, RigError) as error:
+        pytest.skip(str(error))
     rig.up(nodes=2)
     try:
-        for archive in request.config.stash[_archives]:
+        for archive in archives:
             rig.load_everywhere(archive)
         yield
     finally:

@@ -7,7 +7,7 @@ import pytest
 from tests.node import rig
 from tests.node.installation import BROKEN, NAMESPACE, ROOT, Installation
 
-pytestmark = pytest.mark.timeout(600)  # the first test brings the cluster up
+pytestmark = pytest.mark.timeout(600, func_only=True)  # the images may have to be built first, which takes minutes
 
 
 def test_a_page_becomes_one_branch_with_the_approved_change(suture: Installation) -> None:

@@ -6,7 +6,7 @@ from tests.node import rig
 from tests.node.installation import NAMESPACE, Installation
 from tests.node.machine import RigError
 
-pytestmark = pytest.mark.timeout(600)  # the first test brings the cluster up
+pytestmark = pytest.mark.timeout(600, func_only=True)  # the images may have to be built first, which takes minutes
 
 
 def in_worker(suture: Installation, script: str) -> str:
