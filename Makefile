@@ -26,11 +26,15 @@ demo: setup ## a failing workload becomes a pull request, here and now; ARGS="--
 	@$(BIN)/suture demo $(ARGS)
 
 check: setup ## formats, lints, types, layers, locks and generated files
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/pyright
-	$(BIN)/lint-imports --no-cache
+	@$(MAKE) --no-print-directory -j2 --output-sync=target $(CHECKS)
+
+CHECKS := check-pyright check-mypy check-style check-layers check-written
+.PHONY: $(CHECKS)
+check-pyright: ; $(BIN)/pyright
+check-mypy: ; $(BIN)/mypy
+check-style: ; $(BIN)/ruff format --check . && $(BIN)/ruff check .
+check-layers: ; $(BIN)/lint-imports --no-cache
+check-written:
 	$(BIN)/python .ci/lock --check
 	$(BIN)/python -m suture.cli.reference settings --check README.md
 
