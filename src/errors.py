@@ -3,7 +3,7 @@
 SutureError                    reason (stable, CamelCase), a message that names the value and the way out
   ConfigError                  refuse to start, exit code 2
   TemporaryError               trying again helps; carries `delay`
-    DatabaseUnavailable  ServiceUnavailable  RateLimited  BaseMoved
+    DatabaseUnavailable (NoSession)  ServiceUnavailable  RateLimited  BaseMoved
   PermanentError               trying again does not: a person or another input must change something
     InvalidRequest  Unauthenticated  AccessDenied  NotFound  Conflict  IllegalTransition  PayloadTooLarge  PayloadUnfit
     UnknownWorkflow  ReplayMismatch  EvidenceUnreadable  ManifestUnreadable  EditRefused  ToolMissing
@@ -52,6 +52,10 @@ class TemporaryError(SutureError):
 
 class DatabaseUnavailable(TemporaryError):
     """Postgres can not be reached."""
+
+
+class NoSession(DatabaseUnavailable):
+    """A pooler answers where a session of one's own is needed."""
 
 
 class ServiceUnavailable(TemporaryError):

@@ -1,6 +1,7 @@
 """The database: a pool of connections, named statements, transactions, LISTEN. The only file that imports asyncpg.
 
-Foreign errors are translated here, their cause is kept. Knows nothing of executions.
+Foreign errors are translated here, their cause is kept. A pooler between us and Postgres is found out here, and nothing is left in a
+session that may be somebody else's next. Knows nothing of executions.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from typing import Any, Self
 import asyncpg
 
 from suture.engine.statements import Statement, load
-from suture.errors import DatabaseUnavailable, IllegalTransition, InvalidRequest, SutureError
+from suture.errors import DatabaseUnavailable, IllegalTransition, InvalidRequest, NoSession, SutureError
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +48,8 @@ _NOT_MIGRATED = (
 )
 _COLLISIONS = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
 """Of these the connection knows nothing: trying again on it helps."""
+
+_UNNAMED = {"statement_cache_size": 0}
 
 _ATTEMPT = 10.0  # seconds for a connection or a statement that should take milliseconds; a black-holed network ends here
 
@@ -116,6 +119,7 @@ class Database:
         self.statements = load(*packages)
         self._url, self._direct, self._size = url, direct or url, size
         self._pool: asyncpg.Pool[Any] | None = None
+        self._pooled = self._warned = False
 
     @classmethod
     @asynccontextmanager
@@ -142,6 +146,7 @@ class Database:
             timeout=_ATTEMPT,
             command_timeout=60,
             max_inactive_connection_lifetime=60,
+            connect=self._dial,
             reset=_keep,
         )
         with translated():
@@ -216,10 +221,13 @@ class Database:
         """Hold one connection of its own that hears `channels`. Returns only when it is lost or cancelled.
 
         `greet` runs on it first and then `every` so often, which finds out a connection that died without a sign.
-        Raises: DatabaseUnavailable.
+        Raises: DatabaseUnavailable. NoSession when a pooler answers: what it heard or locked would be in a session of nobody's.
         """
         with translated():
-            connection = await asyncpg.connect(self._direct, timeout=_ATTEMPT)
+            connection, pooled = await _connect(self._direct, timeout=_ATTEMPT)
+        if pooled:
+            connection.terminate()
+            raise self._no_session()
         lost = asyncio.Event()
         connection.add_termination_listener(lambda *_: lost.set())
         try:
@@ -234,10 +242,48 @@ class Database:
             connection.terminate()
         raise DatabaseUnavailable("the connection that listens was lost")
 
+    async def _dial(self, *address: Any, **options: Any) -> "asyncpg.Connection[Any]":
+        """A connection for the pool; through a pooler one that prepares no statement by name.
+
+        A pooler gives each transaction whatever server connection is free, and there the name may be missing or, what is worse, be that
+        of another process' statement, which would run without an error. So it is found out before the first statement.
+        """
+        assumed = self._pooled
+        connection, self._pooled = await _connect(*address, **options, **(_UNNAMED if assumed else {}))
+        if assumed or not self._pooled:
+            return connection
+        connection.terminate()
+        log.info("a pooler stands between us and Postgres: no statement is kept prepared")
+        return (await _connect(*address, **options, **_UNNAMED))[0]
+
+    def _no_session(self) -> NoSession:
+        error = NoSession(
+            "A pooler stands between us and Postgres: work is found by polling and the lost by their leases, both later than need be. "
+            "Give an address that leads to Postgres itself as SUTURE_DATABASE_DIRECT."
+        )
+        if not self._warned:
+            log.warning("%s", error)
+            self._warned = True
+        return error
+
     async def _release(self, connection: Any) -> None:
         if self._pool is not None:
             with contextlib.suppress(*_UNAVAILABLE, asyncpg.PostgresError):
                 await self._pool.release(connection, timeout=5)
+
+
+async def _connect(*address: Any, **options: Any) -> "tuple[asyncpg.Connection[Any], bool]":
+    """A connection, and whether its other end is a pooler and not Postgres: then the process that answers is not the one that greeted.
+
+    Asked by the simple protocol, which prepares nothing and answers with the count of rows.
+    """
+    connection = await asyncpg.connect(*address, **options)
+    try:
+        answer = await connection.execute(f"select where pg_backend_pid() = {connection.get_server_pid()}", timeout=_ATTEMPT)
+    except BaseException:
+        connection.terminate()
+        raise
+    return connection, answer != "SELECT 1"
 
 
 async def _keep(_: object) -> None:

@@ -1,10 +1,12 @@
 """Brings the database up to this version: applies the migrations that it lacks, in order, each in its own transaction.
 
-Forward only: expand before the new code runs, contract a release later, so that old and new workers run side by side.
+Forward only: expand before the new code runs, contract a release later, so that old and new workers run side by side. Each transaction
+takes the lock anew and looks again: between two of them a pooler may lend the session, and its lock, to somebody else.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from importlib.resources import files
 from typing import NamedTuple
 
@@ -13,8 +15,8 @@ import asyncpg
 from suture.engine.database import translated
 from suture.errors import ConfigError
 
-# Two migrations that start at once: the second waits here until the first is done, and then finds nothing to do.
-_LOCK = "select pg_advisory_lock(hashtextextended('suture.migrate', 0))"
+# Two migrations that start at once: the second waits here for each step of the first, and then finds it done.
+_LOCK = "select pg_advisory_xact_lock(hashtextextended('suture.migrate', 0))"
 _LEDGER = """
 create schema if not exists suture;
 create table if not exists suture.migrations
@@ -37,12 +39,11 @@ async def migrate(url: str, *, packages: Sequence[str] = ("suture.engine", "sutu
     Raises: DatabaseUnavailable. ConfigError when an applied migration is not the one of this version.
     """
     with translated():
-        connection = await asyncpg.connect(url, timeout=10)
+        connection = await asyncpg.connect(url, timeout=10, statement_cache_size=0)  # nothing stays prepared, whoever is between
         try:
-            await connection.execute(_LOCK)
-            await connection.execute(_LEDGER)
-            applied = {r["name"]: r["digest"] for r in await connection.fetch("select name, digest from suture.migrations")}
-            return [m.name for m in known(*packages) if await _apply(connection, m, applied.get(m.name))]
+            async with _alone(connection):
+                await connection.execute(_LEDGER)
+            return [m.name for m in known(*packages) if await _apply(connection, m)]
         finally:
             await connection.close(timeout=10)
 
@@ -57,15 +58,24 @@ def known(*packages: str) -> list[Migration]:
     ]
 
 
-async def _apply(connection: "asyncpg.Connection[asyncpg.Record]", migration: Migration, digest: str | None) -> bool:
-    if digest == migration.digest:
-        return False
-    if digest is not None:
-        raise ConfigError(
-            f"Migration {migration.name} was applied with another content (SHA-256 {digest[:12]}, here {migration.digest[:12]}): "
-            "an applied migration never changes, add a new one."
-        )
-    async with connection.transaction():
+async def _apply(connection: "asyncpg.Connection[asyncpg.Record]", migration: Migration) -> bool:
+    async with _alone(connection):
+        digest = await connection.fetchval("select digest from suture.migrations where name = $1", migration.name)
+        if digest == migration.digest:
+            return False
+        if digest is not None:
+            raise ConfigError(
+                f"Migration {migration.name} was applied with another content (SHA-256 {digest[:12]}, here {migration.digest[:12]}): "
+                "an applied migration never changes, add a new one."
+            )
         await connection.execute(migration.text)
         await connection.execute("insert into suture.migrations (name, digest) values ($1, $2)", migration.name, migration.digest)
     return True
+
+
+@asynccontextmanager
+async def _alone(connection: "asyncpg.Connection[asyncpg.Record]") -> AsyncIterator[None]:
+    """A transaction that no other migration passes."""
+    async with connection.transaction():
+        await connection.execute(_LOCK)
+        yield

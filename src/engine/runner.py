@@ -26,13 +26,15 @@ from suture.engine.results import plain
 from suture.engine.run import Run
 from suture.engine.schedules import enqueue_due
 from suture.engine.workflows import Workflow, Workflows
-from suture.errors import DatabaseUnavailable, LeaseLost, Signal, Suspended, SutureError
+from suture.errors import DatabaseUnavailable, LeaseLost, NoSession, Signal, Suspended, SutureError
 
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
 _LAST_WORDS = 2.0  # seconds that cancelled steps get to end before their work is handed back
+_RELISTEN = timedelta(milliseconds=200)
+_WITHOUT_HINTS = timedelta(minutes=1)  # until a pooler is asked again: an address may be mended while we run
 _TIDY = 60.0  # seconds between two tidy passes of one runner; they are cheap, and every runner makes them
 
 
@@ -220,14 +222,16 @@ class Runner:
 
     async def _listen_loop(self) -> None:
         """Hints and presence: both only make it fast. Without this connection, polling and leases do the same, later."""
+        pause = _RELISTEN
         while True:
             try:
                 await self._database.listen(["suture_due", "suture_cancel"], self._hear, greet=self._greet, every=self._lease.heartbeat)
             except DatabaseUnavailable as error:
                 log.debug("no hints for now: %s", error)
                 self._greeted.set()  # or as much of it as can be had
+                pause = _WITHOUT_HINTS if isinstance(error, NoSession) else _RELISTEN
             await self._say_alive()
-            await asyncio.sleep(_jittered(timedelta(milliseconds=200)))
+            await asyncio.sleep(_jittered(pause))
 
     async def _say_alive(self) -> None:
         """Before the others take our work for lost, which is soon: an idle connection of the pool may have been cut as well."""
