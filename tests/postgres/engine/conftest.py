@@ -21,8 +21,8 @@ from tests.postgres.engine.stage import PACKAGES, Workers
 
 
 @pytest_asyncio.fixture
-async def database(database_url: str) -> AsyncIterator[Database]:
-    async with Database.connect(database_url, size=20, packages=PACKAGES) as database:
+async def database(database_url: str, direct_url: str) -> AsyncIterator[Database]:
+    async with Database.connect(database_url, direct=direct_url, size=20, packages=PACKAGES) as database:
         yield database
 
 
@@ -32,9 +32,9 @@ def engine(database: Database) -> Engine:
 
 
 @pytest_asyncio.fixture
-async def psql(database_url: str) -> AsyncIterator["asyncpg.Connection[Any]"]:
+async def psql(direct_url: str) -> AsyncIterator["asyncpg.Connection[Any]"]:
     """A connection as a person at psql has it."""
-    connection = await asyncpg.connect(database_url)
+    connection = await asyncpg.connect(direct_url)
     yield connection
     await connection.close()
 
@@ -95,8 +95,8 @@ def nursery() -> Iterator["subprocess.Popen[str]"]:
 
 
 @pytest.fixture
-def workers(nursery: "subprocess.Popen[str]", database_url: str, tmp_path: Path) -> Iterator[Workers]:
-    workers = Workers(nursery, database_url, tmp_path)
+def workers(nursery: "subprocess.Popen[str]", database_url: str, direct_url: str, tmp_path: Path) -> Iterator[Workers]:
+    workers = Workers(nursery, database_url, tmp_path, direct=direct_url)
     yield workers
     for worker in workers.started:
         with suppress(ProcessLookupError):

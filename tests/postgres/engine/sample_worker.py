@@ -35,6 +35,7 @@ class Orders:
 
     url: str
     world: str
+    direct: str | None = None
     name: str = "sample"
     queue: str = "default"
     lease: float = 30.0
@@ -251,7 +252,7 @@ async def work(orders: Orders) -> None:
         restart=timedelta(seconds=orders.restart),
         blocked=timedelta(seconds=orders.blocked),
     )
-    database = CountedDatabase(orders.url, direct=None if orders.presence else NOWHERE, size=4)
+    database = CountedDatabase(orders.url, direct=orders.direct if orders.presence else NOWHERE, size=4)
     database.boundaries = world.boundaries
     await database.open()
     runner = Runner(

@@ -117,12 +117,12 @@ class Worker:
 class Workers:
     """The worker processes of one test."""
 
-    def __init__(self, nursery: "subprocess.Popen[str]", url: str, world: Path) -> None:
-        self._nursery, self._url, self.world = nursery, url, world
+    def __init__(self, nursery: "subprocess.Popen[str]", url: str, world: Path, *, direct: str | None = None) -> None:
+        self._nursery, self._url, self._direct, self.world = nursery, url, direct, world
         self.started: list[Worker] = []
 
     def start(self, **orders: Any) -> Worker:
-        given = Orders(**({"url": self._url, "world": str(self.world)} | orders))
+        given = Orders(**({"url": self._url, "direct": self._direct, "world": str(self.world)} | orders))
         assert self._nursery.stdin
         assert self._nursery.stdout
         self._nursery.stdin.write(json.dumps(asdict(given)) + "\n")
