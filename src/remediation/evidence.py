@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple, Self, TypeVar
 
 from suture.remediation.paths import Object, mapping, maps, text, whole
-from suture.remediation.redaction import redact_bytes, redact_object
+from suture.redaction import redact_bytes, redact_object
 
 LOG_HEAD = 64 << 10
 LOG_TAIL = 192 << 10

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suture.remediation.evidence import Evidence, Log, Note
-from suture.remediation.redaction import LAST_APPLIED, MASK, redact_bytes, redact_object
+from suture.redaction import LAST_APPLIED, MASK, redact_bytes, redact_object
 
 WORD = "Tr0ub4dor"
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhZG1pbiJ9.c2lnbmF0dXJl"

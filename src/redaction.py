@@ -1,8 +1,8 @@
-"""Redaction: what must never enter the evidence is masked on the way in.
+"""Redaction: what must never be kept is masked on the way in.
 
 Values of Secrets, literal values of variables that sound secret, and in any text: private keys, JSON web tokens, bearer tokens, cloud keys,
 passwords in addresses and in `password=`-like pairs. A mask in a text has the length of what it hides, so that byte offsets stay those of
-the original. Applying it twice changes nothing. Knows nothing of files (see `documents`) nor of diagnosis.
+the original. Applying it twice changes nothing. Knows nothing of evidence nor of diagnosis: any text of others that is kept passes here.
 """
 
 import math
