@@ -7,8 +7,10 @@ from fastapi import APIRouter, Path, Query
 from pydantic import Field
 
 from suture.api.gateway import Here, Operator, Viewer
+from suture.api.health import STATEMENTS_LIMIT
+from suture.api.patience import within
 from suture.api.problems import documented
-from suture.api.shapes import Change, Letter, Page, Received, Shape
+from suture.api.shapes import Change, Letter, Page, Received, Shape, Worker
 
 router = APIRouter(responses=documented(401, 403, 422, 503))
 
@@ -39,6 +41,12 @@ async def deliveries(_by: Viewer, gateway: Here, limit: Limit = 50) -> Page[Rece
 async def dead_letters(_by: Viewer, gateway: Here, limit: Limit = 50) -> Page[Letter]:
     """Tasks that need a person, youngest first."""
     return Page[Letter](items=[Letter.of(letter) for letter in await gateway.engine.dead_letters(limit=limit)])
+
+
+@router.get("/workers", tags=["health"])
+async def workers(_by: Viewer, gateway: Here) -> list[Worker]:
+    """The processes that claim and run, the one with the youngest beat first."""
+    return [Worker(**row) for row in await within(STATEMENTS_LIMIT, gateway.engine.database.many("living_workers"))]
 
 
 @router.post("/queues/{name}/pause", tags=["queues"])

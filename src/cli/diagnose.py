@@ -8,8 +8,6 @@ import typer
 from rich.console import Console
 
 from suture.errors import EvidenceUnreadable, InvalidRequest
-from suture.remediation.diagnosis import diagnose as judge
-from suture.remediation.documents import read_documents, read_recording
 from suture.remediation.evidence import Evidence
 from suture.remediation.incident import Workload
 from suture.remediation.report import render
@@ -40,6 +38,8 @@ def diagnose(
     suture diagnose pods.yaml events.json web.log --workload Deployment/shop/web
 
     """
+    from suture.remediation.diagnosis import diagnose as judge  # noqa: PLC0415 (the rules need a YAML parser, which is not everybody's)
+
     evidence = Evidence()
     for name in files:
         evidence += _read(name)
@@ -53,6 +53,8 @@ def diagnose(
 
 
 def _read(name: str) -> Evidence:
+    from suture.remediation.documents import read_documents, read_recording  # noqa: PLC0415 (as above)
+
     if name == "-":
         return read_documents("standard input", _bounded("standard input", sys.stdin.buffer.read(INPUT_LIMIT + 1)))
     path = Path(name)

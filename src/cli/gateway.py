@@ -1,7 +1,8 @@
-"""The command line's way to the gateway: one request, and its problem as one of our errors."""
+"""The command line's way to the gateway: one request an answer, and its problem as one of our errors. See `door` for when it is taken."""
 
 import os
 from typing import Any
+from uuid import UUID
 
 import httpx
 
@@ -16,6 +17,39 @@ _ERRORS: dict[int, type[SutureError]] = {
     413: InvalidRequest,
     422: InvalidRequest,
 }
+
+
+class Gateway:
+    """The gateway as a door; the token of SUTURE_CLIENT_TOKEN says who asks."""
+
+    def tasks(self, *, status: str, type: str, queue: str, workload: str, limit: int) -> Any:  # noqa: A002
+        query = {"status": status, "type": type, "queue": queue, "workload": workload, "limit": limit}
+        return _items(call("GET", "/tasks", query=query))
+
+    def task(self, task: UUID) -> Any:
+        return call("GET", f"/tasks/{task}")
+
+    def timeline(self, task: UUID) -> Any:
+        return _items(call("GET", f"/tasks/{task}/timeline"))
+
+    def steps(self, task: UUID) -> Any:
+        return _items(call("GET", f"/tasks/{task}/steps"))
+
+    def cancel(self, task: UUID, *, reason: str) -> Any:
+        return call("POST", f"/tasks/{task}/cancel", body={"reason": reason} if reason else {})
+
+    def requeue(self, task: UUID, *, from_step: str) -> Any:
+        return call("POST", f"/tasks/{task}/retry", body={"fromStep": from_step})
+
+    def dead_letters(self, *, limit: int) -> Any:
+        return _items(call("GET", "/dead-letters", query={"limit": limit}))
+
+    def workers(self) -> Any:
+        return _items(call("GET", "/workers"))
+
+
+def _items(found: Any) -> Any:
+    return found["items"] if isinstance(found, dict) else found
 
 
 def call(method: str, path: str, *, query: dict[str, Any] | None = None, body: object = None) -> Any:

@@ -11,8 +11,8 @@ import typer
 from rich.console import Console
 
 from suture import __version__
-from suture.cli import demo, diagnose, processes, tasks
-from suture.errors import ConfigError, EvidenceUnreadable, InvalidRequest, SutureError, TemporaryError
+from suture.cli import approvals, dead_letters, demo, diagnose, processes, tasks, workers
+from suture.errors import ConfigError, EvidenceUnreadable, InvalidRequest, SutureError, TemporaryError, ToolMissing
 
 app = typer.Typer(
     name="suture",
@@ -22,8 +22,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for part in (demo.commands, diagnose.commands, tasks.commands, processes.commands):
-    app.add_typer(part)
+for part in (demo, diagnose, tasks, approvals, dead_letters, workers, processes):
+    app.add_typer(part.commands)
 
 
 def _print_version(wanted: bool) -> None:
@@ -50,6 +50,11 @@ def main() -> None:
         sys.exit(130)
     except BrokenPipeError:  # `suture tasks | head`
         sys.stderr.close()
+        sys.exit(1)
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("suture"):
+            raise
+        _complain(ToolMissing(f"This command needs {error.name}, which is not installed: pip install 'suture[all]'"))
         sys.exit(1)
     except OSError as error:
         _complain(SutureError(f"The system refused: {error.strerror or error}{f' ({error.filename})' if error.filename else ''}."))

@@ -8,6 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from suture.cli.listing import plain
 from suture.engine import Checkpoint, Move
 from suture.remediation.incident import Diagnosis, Outcome
 from suture.remediation.report import render
@@ -63,11 +64,6 @@ def print_diff(console: Console, diff: str) -> None:
     for line in diff.splitlines():
         header = line.startswith(("+++", "---", "diff "))
         console.print(Text(plain(line), style="bold" if header else _COLOURS.get(line[:1], "")), soft_wrap=True)
-
-
-def plain(text: str) -> str:
-    """`text` with its control characters made visible: a log must not steer the terminal."""
-    return "".join(c if c.isprintable() or c == "\t" else repr(c)[1:-1] for c in text)
 
 
 def _move(move: Move) -> str:

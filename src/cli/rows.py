@@ -1,0 +1,88 @@
+"""The rows behind the commands: each asks the engine with the database's address alone. Answers in the gateway's shapes, see `door`."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal, cast
+from uuid import UUID
+
+from pydantic_core import to_jsonable_python
+
+from suture.api.shapes import Letter, Line, Step, Task, Worker
+from suture.engine import Database, Engine
+from suture.remediation.records import Records
+
+PACKAGES = ("suture.engine", "suture.remediation", "suture.cli")
+
+
+class Rows:
+    def __init__(self, url: str, *, actor: str) -> None:
+        self._url, self._actor = url, actor
+
+    def tasks(self, *, status: str, type: str, queue: str, workload: str, limit: int) -> Any:  # noqa: A002
+        async def look(engine: Engine) -> list[Task]:
+            found = await engine.page(
+                statuses=[status] if status else None,
+                workflow=type or None,
+                queue=queue or None,
+                labels={"workload": workload} if workload else None,
+                limit=limit,
+            )
+            return [Task.of(execution) for execution in found]
+
+        return self._ask(look)
+
+    def task(self, task: UUID) -> Any:
+        async def look(engine: Engine) -> Task:
+            return Task.of(await engine.get(task))
+
+        return self._ask(look)
+
+    def timeline(self, task: UUID) -> Any:
+        async def look(engine: Engine) -> list[Line]:
+            await engine.get(task)
+            return [Line.of(move) for move in await engine.timeline(task)]
+
+        return self._ask(look)
+
+    def steps(self, task: UUID) -> Any:
+        async def look(engine: Engine) -> list[Step]:
+            await engine.get(task)
+            return [Step.of(checkpoint) for checkpoint in await engine.checkpoints(task)]
+
+        return self._ask(look)
+
+    def cancel(self, task: UUID, *, reason: str) -> Any:
+        async def steer(engine: Engine) -> Task:
+            async with engine.transaction() as session:
+                cancelled = await engine.cancel(task, actor=self._actor, reason=reason or "cancelled", session=session)
+                # And the question that it put to people, as the gateway does, where there are such questions.
+                if cancelled.status == "cancelled" and (await session.one("remediates"))["here"]:
+                    await Records(engine.database).close_question(task, state="void", session=session)
+            return Task.of(cancelled)
+
+        return self._ask(steer)
+
+    def requeue(self, task: UUID, *, from_step: str) -> Any:
+        async def steer(engine: Engine) -> Task:
+            return Task.of(await engine.requeue(task, actor=self._actor, from_step=cast(Literal["failed", "start"], from_step)))
+
+        return self._ask(steer)
+
+    def dead_letters(self, *, limit: int) -> Any:
+        async def look(engine: Engine) -> list[Letter]:
+            return [Letter.of(letter) for letter in await engine.dead_letters(limit=limit)]
+
+        return self._ask(look)
+
+    def workers(self) -> Any:
+        async def look(engine: Engine) -> list[Worker]:
+            return [Worker(**row) for row in await engine.database.many("living_workers")]
+
+        return self._ask(look)
+
+    def _ask(self, what: Callable[[Engine], Awaitable[Any]]) -> Any:
+        return asyncio.run(self._reach(what))
+
+    async def _reach(self, what: Callable[[Engine], Awaitable[Any]]) -> Any:
+        async with Database.connect(self._url, size=2, packages=PACKAGES) as database:
+            return to_jsonable_python(await what(Engine(database)), by_alias=True)
