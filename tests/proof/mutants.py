@@ -213,7 +213,12 @@ class Plot:
             *(sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "--tb=short", "--no-header", "-o", "timeout=40", *map(node, tests)),
             cwd=self.folder,
             # For the processes that a test starts; pytest itself finds the copy by its own configuration.
-            env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(self.folder / ".dev"), "SUTURE_TEST_POSTGRES": self._url, "HOME": str(self.folder)},
+            env={
+                "PATH": "/usr/bin:/bin",
+                "PYTHONPATH": str(self.folder / ".dev"),
+                "SUTURE_TEST_POSTGRES": self._url,
+                "HOME": str(self.folder),
+            },
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
@@ -228,5 +233,5 @@ class Plot:
 
 
 def _memory() -> Path:
-    memory = Path("/dev/shm")  # noqa: S108 (the kernel's own, where there is one)
-    return memory if memory.is_dir() else Path("/tmp")  # noqa: S108
+    memory = Path("/dev/shm")
+    return memory if memory.is_dir() else Path("/tmp")

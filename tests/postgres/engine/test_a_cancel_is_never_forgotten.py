@@ -9,7 +9,7 @@ import pytest
 from suture.engine import Lease, Run, workflow
 from suture.engine.lease import sweep
 from suture.engine.records import Failure
-from suture.errors import IllegalTransition, NotFound, Suspended
+from suture.errors import IllegalTransition, LeaseLost, NotFound, Suspended
 from tests.postgres.engine.stage import LEASE, ended, reached, running
 
 NOW = datetime.now(UTC)
@@ -177,3 +177,10 @@ async def test_to_cancel_twice_changes_nothing_and_what_has_ended_is_refused(eng
         await engine.cancel(done.id, actor="anna")
     with pytest.raises(NotFound):
         await engine.cancel(UUID(int=5), actor="anna")
+
+
+async def test_nothing_is_cancelled_that_nobody_wishes_cancelled(engine, take):
+    task = (await engine.enqueue("w", None, actor="test")).execution
+    with pytest.raises(LeaseLost):
+        await (await take()).finish_cancel()
+    assert (await engine.get(task.id)).status == "running"

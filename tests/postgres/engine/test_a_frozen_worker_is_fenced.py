@@ -1,16 +1,18 @@
 """I2, I3: a claim raises the epoch; whoever holds an older one can change nothing. An owner is one life of one process."""
 
+import asyncio
 import signal
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from suture.engine import Lease, Run, workflow
 from suture.engine.claim import Claim
 from suture.engine.ids import uuid7
 from suture.engine.lease import beat, sweep
 from suture.engine.records import Failure
 from suture.errors import LeaseLost
-from tests.postgres.engine.stage import LEASE, ended
+from tests.postgres.engine.stage import LEASE, ended, running
 
 NOW = datetime.now(UTC)
 WRITES = {
@@ -144,3 +146,68 @@ async def test_an_owner_is_another_in_every_life_of_a_process(engine, workers, p
     rows = await psql.fetch("select id, name from suture.workers")
     assert len({row["id"] for row in rows}) == 3
     assert {row["name"] for row in rows} == {"pod-0"}
+
+
+@pytest.mark.parametrize("write", WRITES)
+async def test_an_older_epoch_of_the_same_owner_can_change_nothing(engine, database, psql, take, pass_time, write):
+    """The same process lost the execution and claimed it again: only the epoch tells its two claims apart."""
+    await engine.enqueue("anything", None, actor="test")
+    owner = uuid7()
+    old = await take(owner=owner)
+    await old.intend("kept", kind="kept", key="kept")
+    await pass_time(31)
+    await sweep(database, lease=LEASE)
+    await take(owner=owner)
+    await refused(psql, old, write)
+
+
+@pytest.mark.parametrize("write", WRITES)
+async def test_another_owner_of_the_same_epoch_can_change_nothing(engine, database, psql, take, write):
+    """An epoch is no secret: whoever knows it does not hold the execution."""
+    await engine.enqueue("anything", None, actor="test")
+    holder = await take()
+    await holder.intend("kept", kind="kept", key="kept")
+    await refused(psql, Claim(database, holder.execution, uuid7(), "worker stranger"), write)
+
+
+async def refused(psql, claim, write):
+    await psql.execute("update suture.workflow_executions set cancel_requested_by = 'anna'")
+    # A wait that finds its event would be settled by its first statements alone.
+    event = "insert into suture.events (execution_id, name, payload, emitted_by) values ($1, 'never', '1', 'anna')"
+    await psql.execute(event, claim.execution.id)
+    before = await everything(psql)
+    with pytest.raises(LeaseLost):
+        await WRITES[write](claim)
+    assert await everything(psql) == before
+
+
+async def test_handing_back_or_beating_in_another_s_name_changes_nothing(engine, database, psql, take):
+    await engine.enqueue("anything", None, actor="test")
+    holder = await take()
+    stranger = Claim(database, holder.execution, uuid7(), "worker stranger")
+    before = await everything(psql)
+    assert (await beat(database, stranger.owner, [stranger], lease=LEASE)).lost == [stranger]
+    assert await database.many("hand_back", stranger.owner, [holder.execution.id], [holder.epoch], "worker", "late") == []
+    assert await everything(psql) == before
+
+
+async def test_a_run_whose_claim_is_lost_is_stopped_in_its_step(engine, database, psql):
+    inside, stopped = asyncio.Event(), asyncio.Event()
+
+    async def long() -> None:
+        inside.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    @workflow("long")
+    async def w(run: Run, _: None) -> None:
+        await run.step("long", long)
+
+    await engine.enqueue("long", None, actor="test")
+    lease = Lease(timedelta(seconds=30), timedelta(seconds=0.1), restart=timedelta(0))
+    async with running(database, w, lease=lease, concurrency=1):
+        await asyncio.wait_for(inside.wait(), 10)
+        await psql.execute("update suture.workflow_executions set owner_id = $1, epoch = epoch + 1", uuid7())  # as an heir does
+        await asyncio.wait_for(stopped.wait(), 5)

@@ -3,6 +3,7 @@
 import asyncio
 from datetime import datetime, timedelta
 
+import asyncpg
 import pytest
 
 from suture.engine.lease import tidy
@@ -128,3 +129,10 @@ async def test_what_cannot_be_kept_is_refused_at_the_door(engine, psql, given, c
 async def test_an_input_that_is_too_large_is_refused_with_both_sizes(engine):
     with pytest.raises(PayloadTooLarge, match="1,048,578 bytes and the limit is 1,048,576"):
         await engine.enqueue("w", "x" * (1 << 20), actor="test")
+
+
+async def test_two_of_one_key_cannot_live_even_by_hand(engine, psql):
+    for _ in range(2):
+        await engine.enqueue("w", 1, actor="test")
+    with pytest.raises(asyncpg.UniqueViolationError, match="operation_key_is_unique"):
+        await psql.execute("update suture.workflow_executions set operation_key = 'k'")

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from suture.engine import NEVER, Run, workflow
 from suture.errors import TemporaryError
@@ -157,3 +157,14 @@ async def test_a_failing_effect_is_tried_again_and_looks_first(engine, database)
         done = await ended(engine, task.id)
     assert (done.output, done.attempt) == ("found", 3)
     assert seen == ["find", "act", "find", "act", "find"]
+
+
+async def test_the_first_confirmation_counts(engine, take):
+    for _ in range(2):
+        await engine.enqueue("w", None, actor="test")
+    first, second = await take(), await take()
+    about = {"kind": "pull-request", "key": "a", "attempts": 1, "started_at": datetime.now(UTC)}
+    await first.intend("open", kind="pull-request", key="a")
+    assert await first.confirm("open", "first", **about) == "first"
+    assert await second.confirm("open", "second", **about) == "first"
+    assert (await second.intend("open", kind="pull-request", key="a")) == ("done", "first")

@@ -8,7 +8,8 @@ from itertools import pairwise
 import pytest
 
 from suture.engine import Database, Engine, Lease, Run, workflow
-from suture.engine.lease import beat, sweep
+from suture.engine.ids import uuid7
+from suture.engine.lease import beat, sweep, tidy
 from tests.postgres.engine.sample_worker import NOWHERE
 from tests.postgres.engine.stage import LEASE, Worker, ended, eventually, reached, running
 
@@ -250,3 +251,72 @@ async def shown(engine, number):
         return sum(w["presence"] for w in (await engine.health()).workers) >= number
 
     await eventually(look, what=f"the presence of {number} workers")
+
+
+async def test_a_worker_holds_one_suspect_at_a_time(engine, database, psql):
+    """Of two that may be what kills workers, the second waits until the first is over."""
+    for _ in range(2):
+        await engine.enqueue("anything", None, actor="test")
+    await psql.execute("update suture.workflow_executions set crashes = 3")
+
+    async def claimed(holds: bool) -> int:
+        lease = timedelta(seconds=30)
+        return len(await database.many("claim", uuid7(), ["default"], ["anything"], [1], 5, lease, "worker", 3, holds))
+
+    assert await claimed(holds=True) == 0
+    assert await claimed(holds=False) == 1
+    assert await claimed(holds=False) == 1
+
+
+async def test_a_blip_of_presence_shorter_than_the_grace_costs_nothing(engine, database, psql, take, pass_time):
+    lease = Lease(grace=timedelta(seconds=5), restart=timedelta(0))
+    await engine.enqueue("anything", None, actor="test")
+    claim = await take()
+    await database.none("register", claim.owner, "pod-7", "1", ["default"])
+    await psql.execute("update suture.workers set presence = true")  # it showed itself once; nobody holds its lock now
+    for _ in range(2):
+        assert await sweep(database, lease=lease) == 0
+    assert await psql.fetchval("select absent_since from suture.workers")
+    await psql.execute("select pg_advisory_lock(hashtextextended($1::uuid::text, 1))", claim.owner)  # it is back
+    await sweep(database, lease=lease)
+    await pass_time(10)
+    assert await sweep(database, lease=lease) == 0
+    await psql.execute("select pg_advisory_unlock_all()")
+    await sweep(database, lease=lease)
+    await pass_time(10)
+    assert await sweep(database, lease=lease) == 1
+
+
+async def test_after_a_restart_of_postgres_leases_from_before_get_time_to_return(engine, database, take, pass_time):
+    """As if Postgres had started a moment ago: the holder's last word is older than that."""
+    await engine.enqueue("anything", None, actor="test")
+    await take()
+    await pass_time(86_400)
+    assert await sweep(database, lease=Lease(restart=timedelta(days=365))) == 0
+    assert await sweep(database, lease=LEASE) == 1
+
+
+async def test_past_the_crash_limit_it_is_buried_with_its_reason(engine, database, take, pass_time):
+    lease = Lease(crash_limit=1, restart=timedelta(0))
+    task = (await engine.enqueue("anything", None, actor="test")).execution
+    for status in ("enqueued", "error"):
+        await take()
+        await pass_time(31)
+        await sweep(database, lease=lease)
+        assert (await engine.get(task.id)).status == status
+    (letter,) = await engine.dead_letters()
+    assert (letter.execution_id, letter.reason, letter.crashes, letter.attempts) == (task.id, "CrashLoop", 2, 1)
+
+
+async def test_the_row_of_a_worker_that_owns_something_is_kept(engine, database, psql, take, pass_time):
+    """It is what proves that its work must be recovered."""
+    await engine.enqueue("anything", None, actor="test")
+    claim = await take()
+    await database.none("register", claim.owner, "pod-7", "1", ["default"])
+    await pass_time(2 * 86_400)
+    ages = {"keep_ended": timedelta(hours=1), "keep_workers": timedelta(days=1)}
+    await tidy(database, **ages)
+    assert await psql.fetchval("select count(*) from suture.workers") == 1
+    await sweep(database, lease=LEASE)
+    await tidy(database, **ages)
+    assert await psql.fetchval("select count(*) from suture.workers") == 0

@@ -154,3 +154,20 @@ async def test_ended_executions_leave_the_live_table_and_can_still_be_asked_for(
     found = await engine.get(task.id)
     assert (found.status, found.output, found.input) == ("completed", "done", {"n": 1})
     assert [e.id for e in await engine.page(labels={"a": "b"})] == [task.id]
+
+
+async def test_what_has_just_ended_stays_in_the_live_table(engine, database, take, psql):
+    await engine.enqueue("anything", None, actor="test")
+    await (await take()).complete("done")
+    assert await tidy(database, keep_ended=timedelta(hours=1), keep_workers=timedelta(days=1)) == 0
+    assert await psql.fetchval("select count(*) from suture.workflow_executions") == 1
+
+
+async def test_a_wait_that_nobody_came_back_to_goes_with_its_execution(engine, database, take, pass_time, psql):
+    task = (await engine.enqueue("anything", None, actor="test")).execution
+    with pytest.raises(Suspended):
+        await (await take()).wait("nap", event=None, timeout=timedelta(hours=1))
+    await engine.cancel(task.id, actor="anna")
+    await pass_time(7200)
+    await tidy(database, keep_ended=timedelta(hours=1), keep_workers=timedelta(days=1))
+    assert await psql.fetchval("select count(*) from suture.workflow_waits") == 0

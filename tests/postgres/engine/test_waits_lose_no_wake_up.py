@@ -243,3 +243,23 @@ async def shown(engine):
         return any(w["presence"] for w in (await engine.health()).workers)
 
     await eventually(look)
+
+
+async def test_of_two_events_past_the_look_the_first_counts(engine, database):
+    """Neither saw the other's row when it looked: the second gets the first one's back all the same."""
+    task = (await engine.enqueue("asks", None, actor="test")).execution
+    first = await database.one("emit", task.id, "answer", '"first"', "anna")
+    second = await database.one("emit", task.id, "answer", '"second"', "bob")
+    assert (first["ours"], second["ours"]) == (True, False)
+    assert (second["payload"], second["emitted_by"]) == ('"first"', "anna")
+
+
+async def test_an_outcome_once_settled_stays(engine, database, psql, take):
+    """Its run was lost between the outcome and the checkpoint; whatever comes later, the next run hears the same."""
+    task = (await engine.enqueue("asks", None, actor="test")).execution
+    claim = await take()
+    assert await claim.wait("answer", event="answer", timeout=timedelta(0)) == ("timeout", None)
+    await database.many("hand_back", claim.owner, [task.id], [claim.epoch], "worker", "test")
+    await psql.execute("insert into suture.events (execution_id, name, payload, emitted_by) values ($1, 'answer', '1', 'anna')", task.id)
+    await database.none("settle_wait", task.id, "answer", "event")
+    assert await (await take()).wait("answer", event="answer", timeout=timedelta(0)) == ("timeout", None)

@@ -3,10 +3,14 @@
 import asyncio
 from datetime import UTC, datetime
 
+import pytest
+
 from suture.engine import Run, workflow
+from suture.engine.ids import uuid7
+from suture.engine.journal import Journal
 from suture.engine.lease import beat, sweep
 from suture.errors import IllegalTransition, LeaseLost, Suspended
-from tests.postgres.engine.stage import LEASE, ended, running
+from tests.postgres.engine.stage import LEASE, ended, eventually, running
 
 ALLOWED = (LeaseLost, Suspended, IllegalTransition)
 
@@ -86,3 +90,34 @@ async def test_a_stop_in_mid_step_leaves_no_transaction_open(engine, database, p
         "select count(*) from pg_stat_activity where datname = current_database() and xact_start is not null and pid <> pg_backend_pid()"
     )
     assert await psql.fetchval(open_) == 0
+
+
+@pytest.mark.parametrize("write", ["checkpoints", "endings", "beat", "hand back"])
+async def test_rows_are_locked_in_the_order_of_their_ids(engine, database, take, psql, write):
+    """While somebody holds the first of them, a writer of all waits for it and holds no other, in whatever order it was told of them."""
+    for _ in range(5):
+        await engine.enqueue("w", None, actor="test")
+    owner = uuid7()
+    claims = sorted([await take(owner=owner) for _ in range(5)], key=lambda c: c.execution.id, reverse=True)
+    ids, journal = [c.execution.id for c in claims], Journal(database, owner, actor="test")
+    for claim in claims:
+        claim.journal = journal
+    now = datetime.now(UTC)
+    acts = {
+        "checkpoints": lambda: asyncio.gather(*(c.checkpoint("s", 1, kind="step", attempts=1, started_at=now) for c in claims)),
+        "endings": lambda: asyncio.gather(*(c.complete(1) for c in claims)),
+        "beat": lambda: beat(database, owner, claims, lease=LEASE),
+        "hand back": lambda: database.many("hand_back", owner, ids, [1] * 5, "worker", "test"),
+    }
+
+    async def waits() -> bool:
+        return await psql.fetchval("select exists (select from pg_locks where not granted)")
+
+    async with psql.transaction():
+        await psql.execute("select from suture.workflow_executions where id = $1 for update", min(ids))
+        writing = asyncio.ensure_future(acts[write]())
+        await eventually(waits)
+        async with database.session() as other:
+            free = await other.connection.fetch("select id from suture.workflow_executions for update skip locked")
+    await writing
+    assert {row["id"] for row in free} == set(ids) - {min(ids)}
