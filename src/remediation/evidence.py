@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, Self, TypeVar
 
-from suture.remediation.paths import Object, mapping, maps, text, whole
 from suture.redaction import redact_bytes, redact_object
+from suture.remediation.paths import Object, mapping, maps, text, whole
 
 LOG_HEAD = 64 << 10
 LOG_TAIL = 192 << 10

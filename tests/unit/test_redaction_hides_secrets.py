@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suture.remediation.evidence import Evidence, Log, Note
 from suture.redaction import LAST_APPLIED, MASK, redact_bytes, redact_object
+from suture.remediation.evidence import Evidence, Log, Note
 
 WORD = "Tr0ub4dor"
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhZG1pbiJ9.c2lnbmF0dXJl"

@@ -7,10 +7,10 @@ mistyped name.
 import re
 from collections.abc import Iterator
 
+from suture.redaction import MASK
 from suture.remediation.history import earlier
 from suture.remediation.incident import Change, Citation, Finding
 from suture.remediation.paths import New, Object, Pick, join, maps, text
-from suture.redaction import MASK
 from suture.remediation.references import nearest
 from suture.remediation.sightings import Container, Scene, quote_line
 
