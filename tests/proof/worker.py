@@ -1,0 +1,209 @@
+"""A worker process of the proof, and its workflow: five steps, two of them effects outside, with a sleep and a wait in between.
+
+Started once as a nursery: each line of JSON on its standard input forks a worker, whose process id it answers; so a worker is a real
+process and costs 20 ms. Workers end with their nursery. Every body writes down that it began, in a world that no fault reaches.
+"""
+
+import asyncio
+import ctypes
+import json
+import logging
+import os
+import random
+import signal
+import sys
+import time
+import traceback
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from suture.engine import Database, Lease, Retry, Run, Runner, Workflows, workflow
+from suture.errors import TemporaryError
+
+NOWHERE = "postgresql:///none?host=/nonexistent"
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What a worker is told."""
+
+    url: str
+    world: str
+    name: str
+    clock: str = ""
+    """The file from which libfaketime reads how wrong this worker's clock is."""
+    queue: str = "default"
+    lease: float = 30.0
+    heartbeat: float = 10.0
+    grace: float = 0.5
+    restart: float = 5.0
+    crash_limit: int = 5
+    drain: float = 20.0
+    poll: float = 1.0
+    concurrency: int = 16
+    presence: bool = True
+
+
+class World:
+    """The outside: what is done here stays done, whoever dies. Its clock is the machine's monotonic one, the same for all processes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "acts").mkdir(exist_ok=True)
+        self._bodies = os.open(folder / f"bodies-{os.getpid()}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def began(self, run: Run, step: str) -> None:
+        """Write down that the body of a step begins."""
+        _append(self._bodies, {"id": str(run.id), "step": step, "epoch": run.execution.epoch, "at": time.monotonic()})
+
+    def act(self, key: str, *, looked_at: float) -> str:
+        """Do it: whoever acts twice is seen to have acted twice."""
+        file = os.open(self.folder / "acts" / key, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        try:
+            _append(file, {"key": key, "pid": os.getpid(), "looked_at": looked_at, "at": time.monotonic()})
+        finally:
+            os.close(file)
+        return key
+
+    def find(self, key: str) -> str | None:
+        path = self.folder / "acts" / key
+        return key if path.exists() and path.stat().st_size else None
+
+
+def _append(file: int, line: dict[str, object]) -> None:
+    os.write(file, json.dumps(line).encode() + b"\n")  # one call: a kill comes before or after it
+    os.fsync(file)
+
+
+# The workflow ----------------------------------------------------------------------------------------------------------------
+
+
+class Order(BaseModel):
+    number: int
+    sleep: float
+    """Seconds."""
+    work: float
+    """Seconds that the longest step takes."""
+    stumbles: bool
+    """Whether its first step fails the first time."""
+
+
+class Receipt(BaseModel):
+    number: int
+    approved_by: str
+    announced: str
+    delivered: str
+
+
+@workflow("five-steps", retry=Retry(attempts=5, initial=timedelta(seconds=0.05)))
+async def five_steps(run: Run, order: Order) -> Receipt:
+    await run.step("reserve", reserve, run, order)
+    announced = await effect(run, "announce")
+    await run.sleep("pause", timedelta(seconds=order.sleep))
+    await run.step("price", price, run, order)
+    approved = await run.wait("approval", str)
+    assert approved is not None
+    delivered = await effect(run, "deliver")
+    number = await run.step("settle", settle, run, order)
+    return Receipt(number=number, approved_by=approved, announced=announced, delivered=delivered)
+
+
+async def reserve(run: Run, order: Order) -> None:
+    run.resources.began(run, "reserve")
+    if order.stumbles and run.failures("reserve") == 0:
+        raise TemporaryError("not yet", delay=timedelta(seconds=0.05))
+
+
+async def price(run: Run, order: Order) -> None:
+    run.resources.began(run, "price")
+    await asyncio.sleep(order.work)
+
+
+async def settle(run: Run, order: Order) -> int:
+    run.resources.began(run, "settle")
+    await asyncio.sleep(0)
+    return order.number
+
+
+async def effect(run: Run, name: str) -> str:
+    """Both the question and the act take a while, and the act is done before its answer is here: a worker may die in between."""
+    world: World = run.resources
+    key, looked_at = f"{name}-{run.id}", 0.0
+
+    async def find() -> str | None:
+        nonlocal looked_at
+        looked_at = time.monotonic()
+        found = world.find(key)
+        await asyncio.sleep(random.uniform(0, 0.01))
+        return found
+
+    async def act() -> str:
+        world.began(run, name)
+        done = world.act(key, looked_at=looked_at)
+        await asyncio.sleep(random.uniform(0, 0.05))
+        return done
+
+    return await run.effect(name, key=key, find=find, act=act, returns=str)
+
+
+# A worker's life -------------------------------------------------------------------------------------------------------------
+
+
+async def work(orders: Orders) -> None:
+    known = Workflows()
+    known.add(five_steps)
+    durations = (timedelta(seconds=s) for s in (orders.lease, orders.heartbeat, orders.grace))
+    lease = Lease(*durations, crash_limit=orders.crash_limit, suspect=orders.crash_limit, restart=timedelta(seconds=orders.restart))
+    async with Database.connect(orders.url, direct=None if orders.presence else NOWHERE, size=4) as database:
+        runner = Runner(
+            database,
+            known,
+            name=orders.name,
+            queues=(orders.queue,),
+            concurrency=orders.concurrency,
+            lease=lease,
+            poll=timedelta(seconds=orders.poll),
+            drain=timedelta(seconds=orders.drain),
+            resources=World(Path(orders.world)),
+        )
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, runner.stop)
+        await runner.run()
+
+
+def nursery() -> None:
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries the children
+    for line in sys.stdin:
+        orders = Orders(**json.loads(line))
+        pid = os.fork()
+        if pid == 0:
+            live(orders)
+        print(pid, flush=True)
+
+
+def live(orders: Orders) -> None:
+    """The rest of a forked child's life; it never returns into the nursery."""
+    code = 1
+    try:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        os.close(0)
+        if orders.clock:
+            os.environ["FAKETIME_TIMESTAMP_FILE"] = orders.clock
+        random.seed()
+        log = os.open(Path(orders.world) / f"log-{orders.name}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+        asyncio.run(work(orders))
+        code = 0
+    except BaseException:  # noqa: BLE001 (the border of a process)
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    nursery()
