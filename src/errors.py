@@ -6,6 +6,7 @@ SutureError                    reason (stable, CamelCase), a message that names 
     DatabaseUnavailable (NoSession)  ServiceUnavailable  RateLimited  BaseMoved
   PermanentError               trying again does not: a person or another input must change something
     InvalidRequest  Unauthenticated  AccessDenied  NotFound  Conflict  IllegalTransition  PayloadTooLarge  PayloadUnfit
+    UnexpectedAnswer  JobFailed
     UnknownWorkflow  ReplayMismatch  EvidenceUnreadable  ManifestUnreadable  EditRefused  ToolMissing
 
 Signals (BaseException: no `except Exception` in a step can swallow them; raised by the engine alone)
@@ -123,6 +124,14 @@ class PayloadTooLarge(PermanentError):
 
 class PayloadUnfit(PermanentError):
     """The payload holds a value that JSON in Postgres cannot keep exactly."""
+
+
+class UnexpectedAnswer(PermanentError):
+    """A service answered what the request does not call a success."""
+
+
+class JobFailed(PermanentError):
+    """A Job of Kubernetes ended without success, or did not stay to its end."""
 
 
 class UnknownWorkflow(PermanentError):
