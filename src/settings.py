@@ -77,6 +77,8 @@ class WorkerSettings(BaseModel, frozen=True):
     """Longest pause between two looks at the queue; a NOTIFY cuts it short. Jittered by a fifth."""
     drain: Seconds = timedelta(seconds=20)
     """After SIGTERM: how long the steps under way may still finish. Then they are handed back. Keep it below the pod's grace."""
+    modules: Names = ()
+    """Modules with further workflows, beside those that installed distributions offer by the entry point `suture.workflows`."""
     health_address: str = "0.0.0.0:8081"
     """Where /healthz and /readyz are served, for the kubelet too, which probes from outside the pod; empty turns them off."""
 
@@ -128,6 +130,20 @@ class EvidenceSettings(BaseModel, frozen=True):
     """The folder of the recording; read when `source` is `recording`."""
 
 
+class HttpSettings(BaseModel, frozen=True):
+    allow: Names = ()
+    """What `http-request` may reach beside public addresses: addresses, CIDRs, hosts, `*.domain`, separated by commas. A host opens its
+    private addresses, never the link's (169.254.0.0/16 and fe80::/10, where clouds keep credentials): those only as a CIDR."""
+    secrets: Path | None = None
+    """Folder of the secrets that a request may name: NAME/value, and NAME/origins with each `https://host` that it may be sent to.
+    None: there are none."""
+
+
+class JobsSettings(BaseModel, frozen=True):
+    namespaces: Names = ()
+    """Namespaces in which `kubernetes-job` may create Jobs, separated by commas; empty: in none. The operator hears there of their ends."""
+
+
 class OperatorSettings(BaseModel, frozen=True):
     namespaces: Names = ()
     """Namespaces to watch, separated by commas; empty: all."""
@@ -135,6 +151,8 @@ class OperatorSettings(BaseModel, frozen=True):
     """Pause between two comparisons of the API server with the rows: what a watch missed is found after this long at most."""
     mirror: Seconds = timedelta(seconds=1)
     """Pause between two looks for changed rows to mirror into status."""
+    worker_namespace: str = ""
+    """Namespace of the workers' pods: when one goes, its work is taken over at once. Empty: the leases alone tell."""
     health_address: str = "0.0.0.0:8081"
     """Where /healthz is served, for the kubelet too, which probes from outside the pod."""
 
@@ -168,6 +186,8 @@ class Settings(BaseSettings):
     repository: RepositorySettings = RepositorySettings()
     approval: ApprovalSettings = ApprovalSettings()
     evidence: EvidenceSettings = EvidenceSettings()
+    http: HttpSettings = HttpSettings()
+    jobs: JobsSettings = JobsSettings()
     operator: OperatorSettings = OperatorSettings()
     client: ClientSettings = ClientSettings()
     log: LogSettings = LogSettings()

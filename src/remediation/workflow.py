@@ -23,7 +23,7 @@ _PATIENT = Retry(attempts=8, initial=timedelta(seconds=2), maximum=timedelta(min
 @workflow(WORKFLOW, version=1)
 async def remediate(run: Run, incident: Incident) -> Outcome:
     """One incident, from the first look at the cluster to the open pull request."""
-    tools: Tools = run.resources
+    tools: Tools = run.resources[Tools]
     frozen: Frozen = await run.step("freeze-evidence", freeze, tools, run.id, incident, retry=_PATIENT)
     diagnosis: Diagnosis = await run.step("diagnose", diagnose_frozen, tools, run.id, incident, retry=NEVER)
     if diagnosis.cause is None:

@@ -12,7 +12,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from suture import __version__
 from suture.clients.cluster import Cluster
 from suture.clients.github import GitHub
+from suture.clients.http import Outbound
 from suture.clients.localgit import LocalGit
+from suture.clients.mounted import Mounted
+from suture.clients.reach import Reach
 from suture.clients.repository import Repository
 from suture.engine import Database, Lease, Runner, Workflows
 from suture.errors import ConfigError
@@ -77,7 +80,8 @@ async def connected(settings: Settings) -> AsyncIterator[Runner]:
             lease=Lease(lease.duration, lease.heartbeat, lease.grace),
             poll=settings.worker.poll,
             drain=settings.worker.drain,
-            resources=tools,
+            # By type: each workflow takes what it works with and knows nothing of the others'.
+            resources={Tools: tools, Outbound: Outbound(Reach.read(settings.http.allow), Mounted(settings.http.secrets))},
         )
 
 
