@@ -2,9 +2,6 @@
 
 import asyncio
 import getpass
-import os
-import pty
-import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from uuid import UUID
@@ -17,6 +14,7 @@ from tests.postgres.api.gateway import Gateway
 from tests.postgres.api.gateway import running as gateway_running
 from tests.postgres.command import COMMAND, environment, suture
 from tests.postgres.engine.stage import ended, running
+from tests.postgres.terminal import Terminal
 
 NOBODY = UUID("01930000-0000-7000-8000-000000000000")
 
@@ -148,22 +146,13 @@ async def test_each_failure_is_one_sentence_and_an_exit_code(database_url: str, 
 async def test_a_terminal_gets_colours_and_a_pipe_gets_none(story: tuple[str, str, str], database_url: str) -> None:
     piped = await suture("tasks", SUTURE_DATABASE_URL=database_url)
     assert "\x1b" not in piped.out
-    assert "\x1b[31merror" in await asyncio.to_thread(in_a_terminal, "tasks", database_url)
 
+    def in_a_terminal() -> str:
+        with Terminal([*COMMAND, "tasks"], environ=environment(SUTURE_DATABASE_URL=database_url), size=(24, 150)) as terminal:
+            assert terminal.ended() == 0
+            return terminal.shown
 
-def in_a_terminal(command: str, url: str) -> str:
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.execve(sys.executable, [*COMMAND, command], environment(SUTURE_DATABASE_URL=url, TERM="xterm", COLUMNS="150"))
-    shown = b""
-    try:
-        while part := os.read(terminal, 4096):
-            shown += part
-    except OSError:  # how Linux says that nobody writes any more
-        pass
-    os.close(terminal)
-    assert os.waitpid(pid, 0)[1] == 0
-    return shown.decode()
+    assert "\x1b[31merror" in await asyncio.to_thread(in_a_terminal)
 
 
 async def test_the_runtime_extra_is_enough(story: tuple[str, str, str], database_url: str, tmp_path: Path) -> None:
