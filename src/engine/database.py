@@ -49,6 +49,8 @@ _NOT_MIGRATED = (
 _COLLISIONS = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
 """Of these the connection knows nothing: trying again on it helps."""
 
+_LAST_WORD = 1.0  # seconds
+
 _UNNAMED = {"statement_cache_size": 0}
 
 _ATTEMPT = 10.0  # seconds for a connection or a statement that should take milliseconds; a black-holed network ends here
@@ -170,8 +172,7 @@ class Database:
         except DatabaseUnavailable as error:
             if not isinstance(error.__cause__, _COLLISIONS):
                 # In an unknown state, or one to an old primary that only reads: whoever comes next opens a new one.
-                with contextlib.suppress(asyncpg.InterfaceError):  # it has gone already
-                    connection.terminate()
+                await asyncio.shield(self._discard(connection, error.__cause__))
             raise
         finally:
             await asyncio.shield(self._release(connection))
@@ -265,6 +266,14 @@ class Database:
             log.warning("%s", error)
             self._warned = True
         return error
+
+    async def _discard(self, connection: Any, why: BaseException | None) -> None:
+        if self._pooled and isinstance(why, asyncpg.ReadOnlySQLTransactionError):
+            # Of ours only the way to the pooler would end: it would lend the same session to an old primary again, for an hour.
+            with contextlib.suppress(*_UNAVAILABLE, asyncpg.PostgresError):
+                await connection.execute("select pg_terminate_backend(pg_backend_pid())", timeout=_LAST_WORD)
+        with contextlib.suppress(asyncpg.InterfaceError):  # it has gone already
+            connection.terminate()
 
     async def _release(self, connection: Any) -> None:
         if self._pool is not None:

@@ -34,7 +34,7 @@ async def template(server_url: str) -> AsyncIterator[str]:
     """The name of a migrated database that nobody is connected to."""
     from suture.engine.migrate import migrate  # noqa: PLC0415 (tests of the server alone run without the engine)
 
-    async with _database(server_url) as url:
+    async with create_database(server_url) as url:
         await migrate(url)
         yield _name(url)
 
@@ -42,7 +42,7 @@ async def template(server_url: str) -> AsyncIterator[str]:
 @pytest_asyncio.fixture
 async def direct_url(server_url: str, template: str) -> AsyncIterator[str]:
     """The address of this test's own database, migrated, past any pooler; it goes with the test."""
-    async with _database(server_url, template=template) as url:
+    async with create_database(server_url, template=template) as url:
         yield url
 
 
@@ -55,12 +55,13 @@ def database_url(postgres: Server, direct_url: str) -> str:
 @pytest_asyncio.fixture
 async def empty_database_url(postgres: Server, server_url: str) -> AsyncIterator[str]:
     """The address of this test's own database, with nothing in it."""
-    async with _database(server_url) as url:
+    async with create_database(server_url) as url:
         yield renamed(postgres.pooled, _name(url))
 
 
 @asynccontextmanager
-async def _database(server_url: str, *, template: str = "template1") -> AsyncIterator[str]:
+async def create_database(server_url: str, *, template: str = "template1") -> AsyncIterator[str]:
+    """A database of its own, for the time of the block."""
     name = f"suture_test_{uuid.uuid4().hex[:12]}"
     # Copying files asks for a checkpoint, which is nothing without fsync; the default writes every page to the log instead.
     await _administer(server_url, f"create database {name} template {template} strategy file_copy")

@@ -192,14 +192,16 @@ async def test_a_sweep_waits_for_nobody(engine, database, psql, take, pass_time)
     assert await sweep(database, lease=LEASE) == 1
 
 
-async def test_a_worker_that_lives_without_its_listening_connection_is_judged_by_its_lease(engine, database_url, psql, pass_time):
+async def test_a_worker_that_lives_without_its_listening_connection_is_judged_by_its_lease(
+    engine, database_url, direct_url, psql, pass_time
+):
     """It cannot listen again; it says so, and is not taken for dead."""
 
     @workflow("long")
     async def long(run: Run, _: None) -> None:
         await run.step("wait", asyncio.Event().wait)
 
-    async with Database.connect(database_url) as own:
+    async with Database.connect(database_url, direct=direct_url) as own:
         task = (await engine.enqueue("long", None, actor="test")).execution
         async with running(own, long):
             await reached(engine, task.id, "running")

@@ -150,9 +150,11 @@ async def test_event_and_timeout_that_race_give_one_outcome_that_both_sides_agre
         except IllegalTransition:
             return False
 
+    async def begun() -> bool:
+        return not await engine.page(statuses=["enqueued"])
+
     async with running(database, asks, concurrency=40):
-        for id_ in ids:
-            await reached(engine, id_, "waiting")
+        await eventually(begun)
         accepted = await asyncio.gather(*(answer(id_, n * 0.01) for n, id_ in enumerate(ids)))
         outputs = [(await ended(engine, id_)).output for id_ in ids]
     assert outputs == ["event" if yes else "timeout" for yes in accepted]
@@ -196,7 +198,7 @@ async def test_who_waits_holds_no_slot_no_connection_and_no_timer(engine, databa
     async with running(database, asks, concurrency=1, lease=Lease(grace=timedelta(seconds=20))) as runner:
         for id_ in [*ids, last.execution.id]:
             await reached(engine, id_, "waiting")
-        assert runner.running == 0
+        await eventually(lambda: empty(runner))
         names = {task.get_name() for task in asyncio.all_tasks()}
         assert not [name for name in names if name.startswith("execution")]
 
@@ -263,3 +265,7 @@ async def test_an_outcome_once_settled_stays(engine, database, psql, take):
     await psql.execute("insert into suture.events (execution_id, name, payload, emitted_by) values ($1, 'answer', '1', 'anna')", task.id)
     await database.none("settle_wait", task.id, "answer", "event")
     assert await (await take()).wait("answer", event="answer", timeout=timedelta(0)) == ("timeout", None)
+
+
+async def empty(runner) -> bool:
+    return runner.running == 0
