@@ -52,12 +52,12 @@ async def workers(_by: Viewer, gateway: Here) -> list[Worker]:
 @router.post("/queues/{name}/pause", tags=["queues"])
 async def pause(by: Operator, name: QueueName, gateway: Here) -> Queue:
     """Claim nothing more from a queue."""
-    await gateway.engine.pause(name, actor=by.name)
+    await gateway.engine.queues.pause(name, actor=by.name)
     return Queue(name=name, paused=True)
 
 
 @router.post("/queues/{name}/resume", tags=["queues"])
 async def resume(by: Operator, name: QueueName, gateway: Here) -> Queue:
     """Claim from a queue again."""
-    await gateway.engine.pause(name, actor=by.name, paused=False)
+    await gateway.engine.queues.resume(name, actor=by.name)
     return Queue(name=name, paused=False)

@@ -7,6 +7,7 @@ from suture.engine.database import Database, Session
 from suture.engine.engine import Engine
 from suture.engine.lease import Lease
 from suture.engine.migrate import migrate
+from suture.engine.queues import Limits, Queue, Queues, Rate
 from suture.engine.records import Checkpoint, DeadLetter, Enqueued, Event, Execution, Failure, Health, Move
 from suture.engine.retry import NEVER, Retry
 from suture.engine.run import Run
@@ -30,7 +31,11 @@ __all__ = [
     "Failure",
     "Health",
     "Lease",
+    "Limits",
     "Move",
+    "Queue",
+    "Queues",
+    "Rate",
     "Retry",
     "Run",
     "Runner",

@@ -14,6 +14,7 @@ from uuid import UUID
 from suture.engine.database import Database, Row, Session
 from suture.engine.ids import uuid7
 from suture.engine.payload import LIMIT, admit, admit_name, decode, digest, encode
+from suture.engine.queues import Queues
 from suture.engine.records import Checkpoint, DeadLetter, Enqueued, Event, Execution, Health, Move
 from suture.engine.schedules import Schedule
 from suture.engine.states import LIVE
@@ -29,6 +30,7 @@ _BETWEEN_HINTS = 0.005  # seconds: a stream of enqueues costs 200 hints a second
 class Engine:
     def __init__(self, database: Database, *, payload_limit: int = LIMIT) -> None:
         self.database, self._limit = database, payload_limit
+        self.queues = Queues(database)
         self._unheard: set[str] = set()
         self._hinting: asyncio.Task[None] | None = None
 
@@ -283,11 +285,6 @@ class Engine:
     async def schedules(self) -> list[Schedule]:
         """By name."""
         return [Schedule.from_row(row) for row in await self.database.many("schedules")]
-
-    async def pause(self, queue: str, *, actor: str, paused: bool = True) -> None:
-        """Stop, or start again, all claims from `queue`; what runs goes on."""
-        _check_names(queue=queue, actor=actor)
-        await self.database.none("pause", queue, paused, actor)
 
     async def expire(self, worker: str) -> list[UUID]:
         """End the leases of everyone called `worker`, for whoever knows that it is gone; its work is recovered by the next sweep.

@@ -58,32 +58,34 @@ select pg_advisory_xact_lock(hashtextextended($1, 7))
 -- A suspect may be what kills its workers: a worker holds one at a time, so that it does not take innocent ones to the dead letters.
 -- The subquery is materialized on purpose: joined, the planner may re-run it and lock more rows than the limit.
 with due as materialized (
-    select first.id, first.priority, first.run_at
+    select first.id, first.urgency
     from unnest($2::text[]) as wanted (queue)
     cross join lateral (
-        select e.id, e.priority, e.run_at
+        select e.id,
+               (e.run_at - timestamptz '2000-01-01 00:00:00+00') - interval '1 minute' * least(greatest(e.priority, -60), 1440) as urgency
         from suture.workflow_executions e
-        where e.status = 'enqueued' and e.run_at <= now() and e.queue = wanted.queue and e.crashes < $8
+        where e.status = 'enqueued' and e.concurrency_key is null and e.run_at <= now() and e.queue = wanted.queue and e.crashes < $8
           and exists (select from unnest($3::text[], $4::int[]) as known (workflow, version)
                       where known.workflow = e.workflow and known.version >= e.version)
-        order by e.priority desc, e.run_at
+        order by urgency
         limit $5
         for update of e skip locked
     ) as first
     where wanted.queue not in (select name from suture.queues where paused)
 ), suspect as materialized (
-    select e.id, e.priority, e.run_at
+    select e.id,
+           (e.run_at - timestamptz '2000-01-01 00:00:00+00') - interval '1 minute' * least(greatest(e.priority, -60), 1440) as urgency
     from suture.workflow_executions e
     where not $9::boolean and e.status = 'enqueued' and e.run_at <= now() and e.queue = any ($2) and e.crashes > 0 and e.crashes >= $8
       and e.queue not in (select name from suture.queues where paused)
       and exists (select from unnest($3::text[], $4::int[]) as known (workflow, version)
                   where known.workflow = e.workflow and known.version >= e.version)
-    order by e.priority desc, e.run_at
+    order by urgency
     limit 1
     for update of e skip locked
 ), chosen as materialized (
     select id from (select * from due union all select * from suspect) as both_kinds
-    order by priority desc, run_at
+    order by urgency
     limit $5
 )
 update suture.workflow_executions e
@@ -208,9 +210,3 @@ set status = 'cancelled', owner_id = null, lease_expires = null, finished_at = n
     changed_at = clock_timestamp(), changed_by = cancel_requested_by, reason = coalesce(cancel_reason, 'cancelled')
 where id = $1 and owner_id = $2 and epoch = $3 and status = 'running' and cancel_requested_by is not null
 returning id
-
--- name: pause
--- none
--- $1 queue text, $2 paused boolean, $3 actor text
-insert into suture.queues (name, paused, changed_by) values ($1, $2, $3)
-on conflict (name) do update set paused = excluded.paused, changed_at = clock_timestamp(), changed_by = excluded.changed_by

@@ -91,14 +91,14 @@ async def test_no_transaction_is_open_and_no_connection_is_used_while_a_step_run
 
 
 async def test_a_paused_queue_gives_out_nothing_until_it_goes_on(engine, database):
-    await engine.pause("default", actor="anna")
+    await engine.queues.pause("default", actor="anna")
     task = (await engine.enqueue("count", None, actor="test")).execution
     other = (await engine.enqueue("count", None, actor="test", queue="other")).execution
     runs = Counter()
     async with running(database, count, queues=("default", "other"), resources=runs):
         await ended(engine, other.id)
         assert (await engine.get(task.id)).status == "enqueued"
-        await engine.pause("default", actor="anna", paused=False)
+        await engine.queues.resume("default", actor="anna")
         await ended(engine, task.id)
     assert runs == {task.id: 1, other.id: 1}
 
