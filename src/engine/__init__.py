@@ -5,6 +5,7 @@ Hand work in with `Engine`, write it with `workflow` and `Run`, run it with `Run
 
 from suture.engine.database import Database, Session
 from suture.engine.engine import Engine
+from suture.engine.history import Failures, History, SlowStep, StepStatistics, WorkflowStatistics
 from suture.engine.lease import Lease
 from suture.engine.migrate import migrate
 from suture.engine.queues import Limits, Queue, Queues, Rate
@@ -12,37 +13,75 @@ from suture.engine.records import Checkpoint, DeadLetter, Enqueued, Event, Execu
 from suture.engine.retry import NEVER, Retry
 from suture.engine.run import Run
 from suture.engine.runner import Runner
-from suture.engine.schedules import Schedule
+from suture.engine.schedules import Schedule, Schedules
 from suture.engine.states import LIVE, MOVES, STATUSES, Status, is_terminal
 from suture.engine.workflows import Workflow, Workflows, workflow
+from suture.errors import (
+    ConfigError,
+    Conflict,
+    DatabaseUnavailable,
+    IllegalTransition,
+    InvalidRequest,
+    LeaseLost,
+    NotFound,
+    PayloadTooLarge,
+    PayloadUnfit,
+    PermanentError,
+    ReplayMismatch,
+    Suspended,
+    SutureError,
+    TemporaryError,
+    UnknownWorkflow,
+)
 
 __all__ = [
-    "LIVE",
-    "MOVES",
-    "NEVER",
-    "STATUSES",
     "Checkpoint",
+    "ConfigError",
+    "Conflict",
     "Database",
+    "DatabaseUnavailable",
     "DeadLetter",
     "Engine",
     "Enqueued",
     "Event",
     "Execution",
     "Failure",
+    "Failures",
     "Health",
+    "History",
+    "IllegalTransition",
+    "InvalidRequest",
+    "LIVE",
     "Lease",
+    "LeaseLost",
     "Limits",
+    "MOVES",
     "Move",
+    "NEVER",
+    "NotFound",
+    "PayloadTooLarge",
+    "PayloadUnfit",
+    "PermanentError",
     "Queue",
     "Queues",
     "Rate",
+    "ReplayMismatch",
     "Retry",
     "Run",
     "Runner",
+    "STATUSES",
     "Schedule",
+    "Schedules",
     "Session",
+    "SlowStep",
     "Status",
+    "StepStatistics",
+    "Suspended",
+    "SutureError",
+    "TemporaryError",
+    "UnknownWorkflow",
     "Workflow",
+    "WorkflowStatistics",
     "Workflows",
     "is_terminal",
     "migrate",
