@@ -35,6 +35,10 @@ from suture.errors import (
 )
 
 __all__ = [
+    "LIVE",
+    "MOVES",
+    "NEVER",
+    "STATUSES",
     "Checkpoint",
     "ConfigError",
     "Conflict",
@@ -51,13 +55,10 @@ __all__ = [
     "History",
     "IllegalTransition",
     "InvalidRequest",
-    "LIVE",
     "Lease",
     "LeaseLost",
     "Limits",
-    "MOVES",
     "Move",
-    "NEVER",
     "NotFound",
     "PayloadTooLarge",
     "PayloadUnfit",
@@ -69,7 +70,6 @@ __all__ = [
     "Retry",
     "Run",
     "Runner",
-    "STATUSES",
     "Schedule",
     "Schedules",
     "Session",
