@@ -37,6 +37,7 @@ check-layers: ; $(BIN)/lint-imports --no-cache
 check-written:
 	$(BIN)/python .ci/lock --check
 	$(BIN)/python -m suture.cli.reference settings --check README.md
+	$(BIN)/python -m suture.cli.reference api --check docs/reference.md
 
 fmt: setup ## format and mend what can be mended
 	$(BIN)/ruff check --fix .
@@ -44,6 +45,7 @@ fmt: setup ## format and mend what can be mended
 
 generate: setup ## write the tables of the documentation from the code
 	$(BIN)/python -m suture.cli.reference settings --write README.md
+	$(BIN)/python -m suture.cli.reference api --write docs/reference.md
 	charts/sync-crds.sh
 
 # The Kubernetes programs are compiled once a machine; minutes of that belong to no test.
@@ -51,7 +53,7 @@ test: setup ## every tier that this machine can run, LANES=2 side by side, with 
 	@if command -v go >/dev/null; then \
 	$(BIN)/python -m tests.node.rig build || echo 'THE KUBERNETES PROGRAMS WERE NOT BUILT: THE CLUSTER AND NODE TIERS WILL BE SKIPPED'; \
 	else echo 'GO IS MISSING: THE CLUSTER AND NODE TIERS RUN ONLY WITH PROGRAMS THAT ARE BUILT ALREADY'; fi
-	$(BIN)/pytest -n $(LANES) --dist loadgroup --no-loadscope-reorder $(ARGS)
+	$(BIN)/pytest -n $(LANES) --no-loadscope-reorder $(ARGS)
 
 test-unit test-postgres test-cluster test-node test-browser: test-%: setup
 	$(BIN)/pytest tests/$* $(ARGS)

@@ -1,7 +1,6 @@
 """The tiers: a test belongs to the folder it stands in, quick tiers run first, and what was skipped is said loudly.
 
-Side by side (`-n 2 --dist loadgroup`) a file is run by one process, and a tier with one big thing to share by one as well; these go first,
-since they end last.
+Side by side (`-n 2`) each process takes a file at a time, and a whole tier whose tests share a cluster: these first, since they end last.
 
 With CI=true a skip is a failure: a tier that silently stops to run is a tier that silently stops to protect. The fixtures of a tier are
 in its own conftest.
@@ -11,8 +10,10 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 TESTS = Path(__file__).resolve().parent
 TIERS = ("unit", "postgres", "cluster", "node", "browser")
@@ -46,6 +47,19 @@ class Tiers:
                 terminalreporter.write_line(f"SKIPPED {count} OF THE {name.upper()} TIER: {why.upper()}", red=True, bold=True)
 
 
+class Lanes(LoadScopeScheduling):
+    """Hands each process a file at a time, or all of a tier that shares."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.split("::", maxsplit=1)[0]
+        name = tier(TESTS.parent / file)
+        return name if name in SHARED else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Lanes:
+    return Lanes(config, log)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Tiers(), "suture-tiers")
 
@@ -53,10 +67,8 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)  # before -m looks at the marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        name = tier(item.path)
-        if name in TIERS:
+        if (name := tier(item.path)) in TIERS:
             item.add_marker(name)
-        item.add_marker(pytest.mark.xdist_group(name if name in SHARED else str(item.path.relative_to(TESTS.parent))))
     order = rank if not hasattr(config, "workerinput") else slowest
     items.sort(key=lambda item: order(tier(item.path)))
 
