@@ -1,7 +1,8 @@
-"""The reference: tables of the documentation that are printed from the code, so that they cannot say anything else.
+"""The reference: parts of the documentation that are printed from the code, so that they cannot say anything else.
 
 `python -m suture.cli.reference settings` prints the table of settings; with `--write FILE` it replaces the one that stands in the file
 between `<!-- settings -->` and `<!-- /settings -->`, with `--check FILE` it fails when that one is not current. Changes nothing else.
+`api` is the reference of the library (see `api_reference`), `figures` the measured figures of docs/figures.json beside FILE.
 """
 
 import argparse
@@ -18,6 +19,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from suture import settings
+from suture.cli.api_reference import api_reference
 from suture.settings import PREFIX, Settings, fields, secret
 
 
@@ -42,7 +44,7 @@ def settings_table() -> str:
     return "\n".join(["| setting | default | meaning |", "|---|---|---|", *rows])
 
 
-TABLES = {"settings": settings_table}
+TABLES = {"settings": settings_table, "api": api_reference}
 
 
 def replaced(text: str, table: str, content: str) -> str:
