@@ -13,7 +13,7 @@ from suture.engine import Database, Engine, Lease, Runner, Workflows, migrate, w
 
 CONC = int(os.environ.get("BENCH_SUTURE_CONC", "800"))
 LEASE = int(os.environ.get("BENCH_LEASE", "30"))
-CAPS = {"W0", "W1", "W3", "W3x2", "L", "R", "S"}
+CAPS = {"W0", "W1", "W3", "W3x2", "L", "H", "M", "R", "S"}
 N3_MUL = 4
 SETTINGS = f"Runner, asyncpg, uvloop, concurrency={CONC}, lease {LEASE} s, heartbeat lease/3, LISTEN, presence"
 
@@ -79,6 +79,36 @@ def enqueue_paced(dsn, kind, rate, secs):
     uvloop.run(go())
 
 
+def enqueue_stream(dsn, kind, rate, secs):
+    """`rate` a second, each enqueued on its own when its time has come, as callers that know nothing of each other do."""
+
+    async def go():
+        async with Database.connect(dsn) as database:
+            engine, start = Engine(database), time.perf_counter()
+            offset, under_way = time.time() - start, set()
+            for i in range(rate * secs):
+                due = start + i / rate
+                if (pause := due - time.perf_counter()) > 0.001:
+                    await asyncio.sleep(pause)
+                task = asyncio.create_task(engine.enqueue(kind, _input(i, due + offset), actor="bench"))
+                under_way.add(task)
+                task.add_done_callback(under_way.discard)
+            await asyncio.gather(*under_way)
+
+    uvloop.run(go())
+
+
+def held(dsn):
+    """How many executions a worker holds, or wait, in the database's view."""
+
+    async def go():
+        async with Database.connect(dsn) as database:
+            health = await Engine(database).health()
+            return {one["status"]: one["count"] for one in health.depth}
+
+    return uvloop.run(go())
+
+
 def run_worker(dsn, kind, sink, idx):
     logging.disable(logging.CRITICAL)
     gc.freeze()
@@ -91,24 +121,40 @@ def run_worker(dsn, kind, sink, idx):
         sink.log(asked["i"], 0, asked["t"])
         sink.hit()
 
-    async def fast(i: int, n: int) -> int:
-        sink.log(i, n)
+    async def fast(i: int, n: int, t: float) -> int:
+        sink.log(i, n, t)
         return n
 
-    async def slow(i: int, n: int) -> int:
+    async def slow(i: int, n: int, t: float) -> int:
         sink.log(i, n)
         await asyncio.sleep(0.05)
         return n
 
     async def three(run, asked, body):
         for n in range(3):
-            await run.step(STEPS[n], body, asked["i"], n)
+            await run.step(STEPS[n], body, asked["i"], n, asked["t"])
         sink.hit()
 
     @known.add
     @workflow("wf3")
     async def wf3(run, asked: dict) -> None:
         await three(run, asked, fast)
+
+    async def linger(i: int) -> int:
+        sink.hit()
+        await asyncio.sleep(60)
+        return i
+
+    @known.add
+    @workflow("hold")
+    async def hold(run, asked: dict) -> None:
+        await run.step("linger", linger, asked["i"])
+
+    @known.add
+    @workflow("await")
+    async def await_(run, asked: dict) -> None:
+        sink.hit()
+        await run.wait("answer", dict, timeout=timedelta(days=1))
 
     @known.add
     @workflow("wf3sleep")

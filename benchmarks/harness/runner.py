@@ -282,6 +282,60 @@ def lat(peer, mod, a):
     }
 
 
+def half(peer, mod, a):
+    """Latency of the first step at half of the peer's own W3 rate, which is measured right before."""
+    full = w3(peer, mod, a)
+    if "rate" not in full:
+        return full
+    rate = int(full["rate"] / 2)
+    dsn = fresh(peer, mod)
+    folder = tempfile.mkdtemp(prefix="bench-")
+    w = W(peer, dsn, "wf3", folder, 0, True)
+    t = time.time()
+    while not w.count()[3] and time.time() - t < 20:
+        time.sleep(0.05)
+    time.sleep(1)
+    client(peer, dsn, "enqueue_stream", "wf3", rate, a.hsecs)
+    _, got = wait_done(peer, mod, dsn, [w], rate * a.hsecs, a.limit)
+    v = [(r[1] - float(r[4])) * 1e3 for r in read_logs(folder) if r[3] == "0"]
+    w.kill()
+    shutil.rmtree(folder, ignore_errors=True)
+    return {
+        "full_rate": full["rate"],
+        "offered": rate,
+        "n": len(v),
+        "sent": rate * a.hsecs,
+        "finished": got,
+        "p50": round(pct(v, 50), 2),
+        "p95": round(pct(v, 95), 2),
+        "p99": round(pct(v, 99), 2),
+        "max": round(max(v), 2),
+    }
+
+
+def memory(peer, mod, a):
+    """Most memory of one worker with 10,000 executions inside a step, and with 10,000 that wait for an event."""
+    out = {}
+    for name, kind in (("in_flight", "hold"), ("waiting", "await")):
+        dsn = fresh(peer, mod)
+        client(peer, dsn, "enqueue_bulk", kind, a.nm)
+        settle(dsn)
+        folder = tempfile.mkdtemp(prefix="bench-")
+        w = W(peer, dsn, kind, folder, 0, env={"BENCH_SUTURE_CONC": str(a.nm)})
+        most, end = 0.0, time.time() + a.limit
+        while time.time() < end and w.count()[0] < a.nm:
+            most = max(most, w.rss())
+            time.sleep(0.05)
+        settled = time.time() + 3
+        while time.time() < settled:
+            most = max(most, w.rss())
+            time.sleep(0.05)
+        out |= {f"{name}_n": w.count()[0], f"{name}_rss_mb": round(most), f"{name}_held": mod.held(dsn)}
+        w.kill()
+        shutil.rmtree(folder, ignore_errors=True)
+    return out
+
+
 def rec(peer, mod, a):
     n = 1000
     dsn = fresh(peer, mod)
@@ -379,7 +433,7 @@ def scale(peer, mod, a):
     return out
 
 
-ALL = {"W0": w0, "W1": w1, "W3": w3, "W3x2": w3x2, "L": lat, "R": rec, "S": scale}
+ALL = {"W0": w0, "W1": w1, "W3": w3, "W3x2": w3x2, "L": lat, "H": half, "M": memory, "R": rec, "S": scale}
 
 
 def main():
@@ -393,6 +447,8 @@ def main():
     p.add_argument("--n1c", type=int, default=5000)
     p.add_argument("--n1b", type=int, default=20000)
     p.add_argument("--lsecs", type=int, default=20)
+    p.add_argument("--hsecs", type=int, default=10)
+    p.add_argument("--nm", type=int, default=10_000)
     p.add_argument("--ssecs", type=int, default=15)
     p.add_argument("--lease", type=int, default=10)
     p.add_argument("--limit", type=int, default=180)
