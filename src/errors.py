@@ -7,6 +7,7 @@ SutureError                    reason (stable, CamelCase), a message that names 
   PermanentError               trying again does not: a person or another input must change something
     InvalidRequest  Unauthenticated  AccessDenied  NotFound  Conflict  IllegalTransition  PayloadTooLarge  PayloadUnfit
     UnexpectedAnswer  JobFailed
+    ChildFailed  StepFailed
     UnknownWorkflow  ReplayMismatch  EvidenceUnreadable  ManifestUnreadable  EditRefused  ToolMissing
 
 Signals (BaseException: no `except Exception` in a step can swallow them; raised by the engine alone)
@@ -16,6 +17,7 @@ Signals (BaseException: no `except Exception` in a step can swallow them; raised
 
 from datetime import timedelta
 from typing import ClassVar
+from uuid import UUID
 
 
 class SutureError(Exception):
@@ -140,6 +142,19 @@ class UnknownWorkflow(PermanentError):
 
 class ReplayMismatch(PermanentError):
     """The workflow's code no longer fits the steps that are recorded."""
+
+
+class ChildFailed(PermanentError):
+    """A child execution did not complete."""
+
+    child: UUID | None = None
+    """Its id."""
+    cause: str = ""
+    """The reason of its own error, or Cancelled."""
+
+
+class StepFailed(PermanentError):
+    """The step failed for good in an earlier run, with an error whose class cannot be found or made here."""
 
 
 class EvidenceUnreadable(PermanentError):
