@@ -16,8 +16,8 @@ Address = IPv4Address | IPv6Address
 
 _NAME = re.compile(r"(?:\*\.)?[a-z0-9_](?:[a-z0-9_.-]{0,252}[a-z0-9_])?")
 _NUMBER = re.compile(r"[0-9.]+")
-_WRAPPED = ip_network("2002::/16"), ip_network("2001::/32"), ip_network("fec0::/10")
-"""IPv6 that carries an IPv4 address or means a site of long ago: Python calls some of it global."""
+_CLOSED = tuple(map(ip_network, ("192.0.0.0/24", "2001::/23", "2002::/16", "64:ff9b:1::/48", "fec0::/10")))
+"""What Python calls global, or older ones do: protocol assignments a metadata service among them, IPv6 that carries an IPv4 address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,8 @@ def is_public(address: Address) -> bool:
     >>> [is_public(ip_address(a)) for a in ("8.8.8.8", "10.0.0.1", "169.254.169.254", "224.0.0.1")]
     [True, False, False, False]
     """
-    wrapped = any(address in network for network in _WRAPPED)
-    return address.is_global and not (address.is_multicast or address.is_reserved or wrapped)
+    closed = address.is_multicast or address.is_reserved or any(address in network for network in _CLOSED)
+    return address.is_global and not closed
 
 
 def _plain(text: str) -> Address:
