@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from suture import __version__
-from suture.api import approvals, console, health, listings, stream, tasks, webhooks
+from suture.api import approvals, console, health, listings, steering, stream, tasks, webhooks
 from suture.api.authentication import Tokens
 from suture.api.door import Door
 from suture.api.gateway import Gateway, Viewer
@@ -36,7 +36,7 @@ def create_app(
     app = FastAPI(title="Suture", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     app.state.gateway = gateway
     app.add_middleware(Door, body_limit=body_limit, traffic=gateway.traffic)
-    for part in (stream, tasks, approvals, listings, webhooks, health, console):
+    for part in (stream, tasks, approvals, listings, steering, webhooks, health, console):
         app.include_router(part.router)
     _add_description(app)
     app.add_exception_handler(SutureError, _refuse)

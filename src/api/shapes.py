@@ -210,21 +210,6 @@ class Letter(Shape):
         return cls(**same | {"task_id": letter.execution_id, "type": letter.workflow, "error": Fault.of(letter.error)})
 
 
-class Worker(Shape):
-    """A process that claims and runs, and has not said goodbye."""
-
-    id: UUID
-    """Unique in its life: the owner of its leases."""
-    name: str
-    version: str
-    queues: list[str]
-    presence: bool
-    """Whether its listening connection shows that it lives; without, its leases alone are judged."""
-    beat_seconds: float
-    """Age of its last heartbeat."""
-    running: int
-
-
 class Page(Shape, Generic[T]):
     """A part of a list, youngest first."""
 

@@ -1,7 +1,9 @@
 """The command line's way to the gateway: one request an answer, and its problem as one of our errors. See `door` for when it is taken."""
 
 import os
+from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 from uuid import UUID
 
 import httpx
@@ -45,7 +47,31 @@ class Gateway:
         return _items(call("GET", "/dead-letters", query={"limit": limit}))
 
     def workers(self) -> Any:
-        return _items(call("GET", "/workers"))
+        return call("GET", "/workers")
+
+    def queues(self) -> Any:
+        return call("GET", "/queues")
+
+    def pause_queue(self, name: str, *, reason: str) -> Any:
+        return call("POST", f"/queues/{quote(name, safe='')}/pause", body={"reason": reason})
+
+    def resume_queue(self, name: str, *, reason: str) -> Any:
+        return call("POST", f"/queues/{quote(name, safe='')}/resume", body={"reason": reason})
+
+    def limit_queue(self, name: str, changes: Mapping[str, Any], *, reason: str) -> Any:
+        return call("POST", f"/queues/{quote(name, safe='')}/limits", body={**changes, "reason": reason})
+
+    def schedules(self) -> Any:
+        return call("GET", "/schedules")
+
+    def pause_schedule(self, name: str) -> Any:
+        return call("POST", f"/schedules/{quote(name, safe='')}/pause", body={})
+
+    def resume_schedule(self, name: str) -> Any:
+        return call("POST", f"/schedules/{quote(name, safe='')}/resume", body={})
+
+    def run_schedule(self, name: str) -> Any:
+        return call("POST", f"/schedules/{quote(name, safe='')}/run", body={})
 
 
 def _items(found: Any) -> Any:

@@ -1,13 +1,14 @@
 """The rows behind the commands: each asks the engine with the database's address alone. Answers in the gateway's shapes, see `door`."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal, cast
 from uuid import UUID
 
 from pydantic_core import to_jsonable_python
 
-from suture.api.shapes import Letter, Line, Step, Task, Worker
+from suture.api.machinery import Limitation, QueueShape, ScheduleShape, WorkerShape
+from suture.api.shapes import Letter, Line, Step, Task
 from suture.engine import Database, Engine
 from suture.remediation.records import Records
 
@@ -75,10 +76,63 @@ class Rows:
         return self._ask(look)
 
     def workers(self) -> Any:
-        async def look(engine: Engine) -> list[Worker]:
-            return [Worker(**row) for row in await engine.database.many("living_workers")]
+        async def look(engine: Engine) -> list[WorkerShape]:
+            return [WorkerShape(**row) for row in await engine.database.many("living_workers")]
 
         return self._ask(look)
+
+    def queues(self) -> Any:
+        async def look(engine: Engine) -> list[QueueShape]:
+            return [QueueShape.of(queue) for queue in await engine.queues.list()]
+
+        return self._ask(look)
+
+    def pause_queue(self, name: str, *, reason: str) -> Any:
+        async def steer(engine: Engine) -> QueueShape:
+            await engine.queues.pause(name, actor=self._actor, reason=reason)
+            return QueueShape.of(await engine.queues.get(name))
+
+        return self._ask(steer)
+
+    def resume_queue(self, name: str, *, reason: str) -> Any:
+        async def steer(engine: Engine) -> QueueShape:
+            await engine.queues.resume(name, actor=self._actor, reason=reason)
+            return QueueShape.of(await engine.queues.get(name))
+
+        return self._ask(steer)
+
+    def limit_queue(self, name: str, changes: Mapping[str, Any], *, reason: str) -> Any:
+        async def steer(engine: Engine) -> QueueShape:
+            limits = Limitation.model_validate(changes).changed((await engine.queues.get(name)).limits)
+            await engine.queues.limit(name, limits, actor=self._actor, reason=reason)
+            return QueueShape.of(await engine.queues.get(name))
+
+        return self._ask(steer)
+
+    def schedules(self) -> Any:
+        async def look(engine: Engine) -> list[ScheduleShape]:
+            return [ScheduleShape.of(schedule) for schedule in await engine.schedules.all()]
+
+        return self._ask(look)
+
+    def pause_schedule(self, name: str) -> Any:
+        async def steer(engine: Engine) -> ScheduleShape:
+            await engine.schedules.pause(name, actor=self._actor)
+            return ScheduleShape.of(await engine.schedules.get(name))
+
+        return self._ask(steer)
+
+    def resume_schedule(self, name: str) -> Any:
+        async def steer(engine: Engine) -> ScheduleShape:
+            return ScheduleShape.of(await engine.schedules.resume(name, actor=self._actor))
+
+        return self._ask(steer)
+
+    def run_schedule(self, name: str) -> Any:
+        async def steer(engine: Engine) -> Task:
+            return Task.of(await engine.get(await engine.schedules.run_now(name, actor=self._actor)))
+
+        return self._ask(steer)
 
     def _ask(self, what: Callable[[Engine], Awaitable[Any]]) -> Any:
         return asyncio.run(self._reach(what))

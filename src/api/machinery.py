@@ -1,0 +1,136 @@
+"""The shapes of the engine's machinery: queues with their limits, schedules, workers. Pure; see `shapes` for tasks."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, Self
+from uuid import UUID
+
+from pydantic import ConfigDict, Field, JsonValue
+
+from suture.api.shapes import Shape, plain
+from suture.engine import Limits, Queue, Rate, Schedule
+
+
+class Starts(Shape):
+    """First claims over time, as a token bucket."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    starts: int = Field(ge=1, le=1_000_000)
+    per_seconds: float = Field(ge=0.001, le=31_536_000)
+    burst: int | None = Field(None, ge=1, le=1_000_000)
+    """Starts at once after a quiet time; null: as many as `starts`."""
+
+    @classmethod
+    def of(cls, rate: Rate | None) -> Self | None:
+        return cls(starts=rate.starts, per_seconds=rate.per.total_seconds(), burst=rate.burst) if rate else None
+
+    def rate(self) -> Rate:
+        return Rate(self.starts, timedelta(seconds=self.per_seconds), self.burst)
+
+
+class Limitation(Shape):
+    """A change of a queue's limits: what is not named stays, null takes a limit away."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    concurrency: int | None = Field(None, ge=1, le=1_000_000)
+    """Executions that run at the same time in the whole fleet."""
+    per_key: int | None = Field(None, ge=1, le=1_000_000)
+    """Executions with one concurrency key."""
+    rate: Starts | None = None
+    reason: str = Field("", max_length=1024)
+
+    def changed(self, limits: Limits) -> Limits:
+        """`limits` with what is named here."""
+        given: Mapping[str, Any] = {"concurrency": self.concurrency, "per_key": self.per_key, "rate": self.rate and self.rate.rate()}
+        return replace(limits, **{name: value for name, value in given.items() if name in self.model_fields_set})
+
+
+class Why(Shape):
+    model_config = ConfigDict(extra="forbid")
+
+    reason: str = Field("", max_length=1024)
+
+
+class QueueShape(Shape):
+    """A queue: whether it is paused, what it may do at once, what is in it."""
+
+    name: str
+    paused: bool
+    """Whether nothing is claimed from it; what runs goes on."""
+    concurrency: int | None
+    per_key: int | None
+    rate: Starts | None
+    reason: str
+    """Why it was changed last."""
+    changed_at: datetime | None
+    changed_by: str | None
+    due: int
+    delayed: int
+    parked: int
+    running: int
+    waiting: int
+    oldest_due_seconds: float | None
+
+    @classmethod
+    def of(cls, queue: Queue) -> Self:
+        same = {name: getattr(queue, name) for name in cls.model_fields if hasattr(queue, name)}
+        oldest = queue.oldest_due.total_seconds() if queue.oldest_due is not None else None
+        limits = queue.limits
+        return cls(**same, oldest_due_seconds=oldest, concurrency=limits.concurrency, per_key=limits.per_key, rate=Starts.of(limits.rate))
+
+
+class ScheduleShape(Shape):
+    """A schedule, as its row stands."""
+
+    name: str
+    workflow: str
+    version: int
+    queue: str
+    priority: int
+    input: JsonValue
+    labels: dict[str, str]
+    every_seconds: float | None
+    cron: str | None
+    """Either this or an interval."""
+    time_zone: str
+    starts_at: datetime | None
+    ends_at: datetime | None
+    missed: str
+    missed_limit: int
+    overlap: str
+    jitter_seconds: float
+    paused: bool
+    problem: str | None
+    """Why the engine paused it."""
+    next_at: datetime | None
+    last_at: datetime | None
+    fired_count: int
+    missed_count: int
+    skipped_count: int
+    changed_at: datetime
+    changed_by: str
+
+    @classmethod
+    def of(cls, schedule: Schedule) -> Self:
+        same = {name: getattr(schedule, name) for name in cls.model_fields if hasattr(schedule, name)}
+        every = schedule.every.total_seconds() if schedule.every is not None else None
+        rest = {"input": plain(schedule.input), "labels": dict(schedule.labels), "every_seconds": every}
+        return cls(**same | rest | {"jitter_seconds": schedule.jitter.total_seconds()})
+
+
+class WorkerShape(Shape):
+    """A process that claims and runs, and has not said goodbye."""
+
+    id: UUID
+    """Unique in its life: the owner of its leases."""
+    name: str
+    version: str
+    queues: list[str]
+    presence: bool
+    """Whether its listening connection shows that it lives; without, its leases alone are judged."""
+    beat_seconds: float
+    """Age of its last heartbeat."""
+    running: int
