@@ -51,6 +51,7 @@ class Engine:
         priority: int = 0,
         operation_key: str | None = None,
         reuse: Reuse = "return",
+        concurrency_key: str | None = None,
         labels: Mapping[str, str] | None = None,
         run_at: datetime | None = None,
         deadline_at: datetime | None = None,
@@ -62,22 +63,24 @@ class Engine:
         """Add an execution, or find the one that this operation key already names.
 
         Idempotent by `operation_key`: unique among the living; `reuse` says what an ended one means.
+        Of one `concurrency_key` in a queue one runs or waits at a time, from its first claim to its end, or as many as `Limits.per_key` says.
         Raises: Conflict when the key names another workflow or input, or `reuse` is "reject"; PayloadUnfit, PayloadTooLarge.
         """
-        _check_names(workflow=workflow, queue=queue, actor=actor, operation_key=operation_key)
+        _check_names(workflow=workflow, queue=queue, actor=actor, operation_key=operation_key, concurrency_key=concurrency_key)
         _check_times(run_at=run_at, deadline_at=deadline_at)
         text = admit(input, limit=self._limit)
         tags = admit(dict(labels or {}), what="labels", limit=self._limit)
         content = workflow, digest(text) if operation_key is not None else None
         row = uuid7(), workflow, version, queue, priority, text, operation_key, content[1], tags
         rest = run_at, max_attempts, deadline_at, actor, reason, forked_from
+        insert, keyed = _insert(concurrency_key, lone=session is None)
         known = None
         if operation_key is None and session is None:
-            found = await self.database.one("enqueue", *row, *rest)
+            found = await self.database.one(insert, *row, *rest, *keyed)
         else:
             async with self._joined(session) as inside:
                 known = await self._known(inside, operation_key, reuse)
-                found = known or await inside.one("enqueue", *row, *rest)
+                found = known or await inside.one(insert, *row, *rest, *keyed)
                 if session is not None:
                     await session.none("hint", [queue])
         created = known is None and found["created"]
@@ -99,19 +102,25 @@ class Engine:
         version: int = 1,
         queue: str = "default",
         priority: int = 0,
+        concurrency_keys: Sequence[str | None] | None = None,
         labels: Mapping[str, str] | None = None,
         run_at: datetime | None = None,
         reason: str = "requested",
     ) -> list[UUID]:
-        """Add an execution for each of `inputs`, all or none; their ids, in the same order.
+        """Add an execution for each of `inputs`, all or none; their ids, in the same order. `concurrency_keys` has one for each, or None.
 
-        Without operation keys: whoever may call twice uses `enqueue`. Raises: PayloadUnfit, PayloadTooLarge.
+        Without operation keys: whoever may call twice uses `enqueue`. Raises: InvalidRequest, PayloadUnfit, PayloadTooLarge.
         """
         _check_names(workflow=workflow, queue=queue, actor=actor)
         _check_times(run_at=run_at)
         texts = [admit(one, what=f"input {number}", limit=self._limit) for number, one in enumerate(inputs)]
         tags, ids = admit(dict(labels or {}), what="labels", limit=self._limit), [uuid7() for _ in texts]
-        await self.database.none("enqueue_many", ids, texts, workflow, version, queue, priority, tags, run_at, actor, reason)
+        rest = workflow, version, queue, priority, tags, run_at, actor, reason
+        if concurrency_keys is None:
+            await self.database.none("enqueue_many", ids, texts, *rest)
+        else:
+            keys = _check_keys(concurrency_keys, len(ids))
+            await self.database.none("enqueue_many_keyed", ids, texts, keys, *rest)
         self._hint(queue)
         return ids
 
@@ -233,15 +242,15 @@ class Engine:
         """
         _check_names(actor=actor)
         dead = await self.get(id)
-        successor = uuid7()
+        successor, (insert, keyed) = uuid7(), _insert(dead.concurrency_key, lone=False)
         async with self.database.transaction() as session:
             if await session.maybe("mark_requeued", id, successor) is None:
                 raise IllegalTransition(f"Task {id} is {dead.status} and no dead letter that waits: it cannot be requeued.")
             text = encode(dead.input, limit=self._limit)
             row = await session.one(
-                "enqueue",
+                insert,
                 *(successor, dead.workflow, dead.version, dead.queue, dead.priority, text, dead.operation_key, digest(text)),
-                *(json.dumps(dict(dead.labels)), None, dead.max_attempts, None, actor, f"requeued from {id}", id),
+                *(json.dumps(dict(dead.labels)), None, dead.max_attempts, None, actor, f"requeued from {id}", id, *keyed),
             )
             if not row["created"]:
                 raise Conflict(
@@ -324,6 +333,11 @@ class Engine:
         return IllegalTransition(f"Task {id} is {ended.status}: it waits for no {name}.")
 
 
+def _insert(concurrency_key: str | None, *, lone: bool) -> tuple[str, tuple[object, ...]]:
+    """The statement that inserts, and what it takes beside the execution: without a key nobody else is looked at."""
+    return ("enqueue", ()) if concurrency_key is None else ("enqueue_keyed", (concurrency_key, lone))
+
+
 def _allowed(execution: Execution) -> str:
     return "requeue" if execution.status == "error" else "nothing, it has ended"
 
@@ -336,6 +350,13 @@ def _check_names(**names: str | None) -> None:
     for what, name in names.items():
         if name is not None:
             admit_name(name, what.replace("_", " "))
+
+
+def _check_keys(keys: Sequence[str | None], count: int) -> list[str | None]:
+    if len(keys) != count:
+        raise InvalidRequest(f"There are {len(keys)} concurrency keys for {count} inputs: give one for each, None where there is none.")
+    _check_names(**{f"concurrency_key_{number}": key for number, key in enumerate(keys)})
+    return list(keys)
 
 
 def _check_times(**times: datetime | None) -> None:

@@ -48,6 +48,9 @@ class Execution:
     output: Any
     error: Failure | None
     operation_key: str | None
+    concurrency_key: str | None
+    parked: bool
+    """Whether it stands behind others of its concurrency key."""
     labels: Mapping[str, str]
     owner_id: UUID | None
     epoch: int

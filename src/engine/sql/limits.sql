@@ -48,3 +48,39 @@ on conflict (name) do update
         rate_at = case when (q.rate_starts, q.rate_per, q.rate_burst) is not distinct from
                             (excluded.rate_starts, excluded.rate_per, excluded.rate_burst) then q.rate_at else '-infinity' end,
         changed_at = clock_timestamp(), changed_by = excluded.changed_by, reason = excluded.reason
+
+-- name: unpark_queue
+-- none
+-- $1 queue text
+select suture.unpark_queue($1)
+
+-- name: enqueue_keyed
+-- one: the execution, and whether this call created it
+-- $1 id uuid, $2 workflow text, $3 version int, $4 queue text, $5 priority int, $6 input jsonb, $7 operation_key text,
+-- $8 input_digest bytea (null without a key), $9 labels jsonb, $10 run_at timestamptz, $11 max_attempts int, $12 deadline_at timestamptz,
+-- $13 actor text, $14 reason text, $15 forked_from uuid, $16 concurrency_key text, $17 lone boolean (whether the transaction ends with this)
+--
+-- As `enqueue`, which looks at nobody else, with a concurrency key. It is parked at once behind others of its key, but not in the midst of
+-- a longer transaction: the lock that this needs would keep executions of the key from ending. There the claim parks it.
+insert into suture.workflow_executions as e
+    (id, workflow, version, queue, priority, input, operation_key, input_digest, labels, run_at, max_attempts, deadline_at,
+     changed_by, reason, forked_from, concurrency_key, parked)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, coalesce($10, now()), $11, $12, $13, $14, $15, $16,
+        $17::boolean and suture.stands_behind($4, $16, coalesce($10, now()), $5))
+on conflict (operation_key) where operation_key is not null and status in ('enqueued', 'running', 'waiting')
+    do update set operation_key = e.operation_key
+returning e.*, (xmax = 0) as created
+
+-- name: enqueue_many_keyed
+-- none
+-- $1 ids uuid[], $2 inputs jsonb[], $3 concurrency_keys text[] (null: none), $4 workflow text, $5 version int, $6 queue text, $7 priority int,
+-- $8 labels jsonb, $9 run_at timestamptz, $10 actor text, $11 reason text
+--
+-- Of each key the first stands behind those that were there, and the others behind the first.
+insert into suture.workflow_executions
+    (id, workflow, version, queue, priority, input, labels, run_at, changed_by, reason, concurrency_key, parked)
+select id, $4, $5, $6, $7, input, $8, coalesce($9, now()), $10, $11, key,
+       key is not null and (nth > 1 or suture.stands_behind($6, key, coalesce($9, now()), $7))
+from (select id, input, key, row_number() over (partition by key order by id) as nth
+      from unnest($1::uuid[], $2::jsonb[], $3::text[]) as given (id, input, key)) as numbered
+order by id

@@ -47,17 +47,34 @@ limit 1
 select pg_advisory_xact_lock(hashtextextended($1, 7))
 
 -- name: claim
--- many: the claimed executions, most urgent first; empty when none is due
+-- many: the claimed executions, the most urgent of the due; empty when none is
 -- $1 owner uuid, $2 queues text[], $3 workflows text[], $4 versions int[] (the newest version of each that this worker can run),
 -- $5 batch int, $6 lease interval, $7 actor text, $8 suspect int (crashes from which an execution counts as one), $9 holds boolean
 -- (whether this worker holds a suspect)
 --
 -- Served by executions_due, a queue at a time: read in the index's order, a claim looks at what it takes and not at the backlog.
+-- Urgency grows with waiting: a point of priority is worth a minute of it (see 0003_expand_limits), so that nobody starves.
 -- SKIP LOCKED: two workers that want one row never wait for each other, the second takes the next; hence no strict order, and none
 -- is promised. Of several queues more rows may be locked than taken, for the few milliseconds of this statement.
 -- A suspect may be what kills its workers: a worker holds one at a time, so that it does not take innocent ones to the dead letters.
 -- The subquery is materialized on purpose: joined, the planner may re-run it and lock more rows than the limit.
-with due as materialized (
+-- Queues with limits and executions with a concurrency key go through claim_limited, whose statements see what was committed while this
+-- one waited for the queue's row. Without any, it is not called. The row lock on queues is also what `close_queues` keeps out.
+with limited as materialized (
+    select q.name from suture.queues q
+    where q.name = any ($2) and not q.paused and (q.concurrency is not null or q.rate_starts is not null) and suture.may_be_claimed(q)
+    order by q.name
+    for no key update
+), closed as materialized (
+    select name from suture.queues where paused or concurrency is not null or rate_starts is not null
+), keyed as materialized (
+    select wanted.queue from unnest($2::text[]) as wanted (queue)
+    where wanted.queue not in (select name from closed) and exists (
+        select from suture.workflow_executions e
+        where e.status = 'enqueued' and e.concurrency_key is not null and not e.parked and e.queue = wanted.queue and e.run_at <= now()
+          and (e.run_at - timestamptz '2000-01-01 00:00:00+00') - interval '1 minute' * least(greatest(e.priority, -60), 1440)
+              <= now() - timestamptz '2000-01-01 00:00:00+00' + interval '1 hour')
+), due as materialized (
     select first.id, first.urgency
     from unnest($2::text[]) as wanted (queue)
     cross join lateral (
@@ -65,35 +82,46 @@ with due as materialized (
                (e.run_at - timestamptz '2000-01-01 00:00:00+00') - interval '1 minute' * least(greatest(e.priority, -60), 1440) as urgency
         from suture.workflow_executions e
         where e.status = 'enqueued' and e.concurrency_key is null and e.run_at <= now() and e.queue = wanted.queue and e.crashes < $8
+          and (e.run_at - timestamptz '2000-01-01 00:00:00+00') - interval '1 minute' * least(greatest(e.priority, -60), 1440)
+              <= now() - timestamptz '2000-01-01 00:00:00+00' + interval '1 hour' -- what is due is no less urgent: here the index ends
           and exists (select from unnest($3::text[], $4::int[]) as known (workflow, version)
                       where known.workflow = e.workflow and known.version >= e.version)
         order by urgency
         limit $5
         for update of e skip locked
     ) as first
-    where wanted.queue not in (select name from suture.queues where paused)
+    where wanted.queue not in (select name from closed)
 ), suspect as materialized (
     select e.id,
            (e.run_at - timestamptz '2000-01-01 00:00:00+00') - interval '1 minute' * least(greatest(e.priority, -60), 1440) as urgency
     from suture.workflow_executions e
     where not $9::boolean and e.status = 'enqueued' and e.run_at <= now() and e.queue = any ($2) and e.crashes > 0 and e.crashes >= $8
-      and e.queue not in (select name from suture.queues where paused)
+      and e.concurrency_key is null and e.queue not in (select name from closed)
       and exists (select from unnest($3::text[], $4::int[]) as known (workflow, version)
                   where known.workflow = e.workflow and known.version >= e.version)
     order by urgency
     limit 1
     for update of e skip locked
+), found as materialized (
+    select * from due union all select * from suspect
+), elsewhere as materialized (
+    select l.* from suture.claim_limited(
+        $1::uuid, array(select name from limited), array(select queue from keyed), $3, $4, $5::int, $6::interval, $7::text, $8,
+        $9 or exists (select from suspect), array(select urgency from found)) as l
+    where exists (select from limited) or exists (select from keyed)
 ), chosen as materialized (
-    select id from (select * from due union all select * from suspect) as both_kinds
+    select id from found
     order by urgency
-    limit $5
+    limit greatest($5::int - (select count(*) from elsewhere), 0)
+), here as (
+    update suture.workflow_executions e
+    set status = 'running', owner_id = $1, epoch = e.epoch + 1, lease_expires = now() + $6,
+        started_at = coalesce(e.started_at, now()), updated_at = now(),
+        changed_at = clock_timestamp(), changed_by = $7, reason = 'claimed'
+    where e.id = any (array(select id from chosen))
+    returning e.*
 )
-update suture.workflow_executions e
-set status = 'running', owner_id = $1, epoch = e.epoch + 1, lease_expires = now() + $6,
-    started_at = coalesce(e.started_at, now()), updated_at = now(),
-    changed_at = clock_timestamp(), changed_by = $7, reason = 'claimed'
-where e.id = any (array(select id from chosen))
-returning e.*
+select * from here union all select * from elsewhere
 
 -- name: complete
 -- many: the ids that are completed now; what is missing is lost

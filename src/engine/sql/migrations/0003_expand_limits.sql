@@ -49,3 +49,297 @@ create index executions_of_key on suture.workflow_executions
 -- Of a queue first: how many of it run is asked by each claim of a limited one.
 drop index suture.executions_running;
 create index executions_running on suture.workflow_executions (queue, owner_id) where status = 'running';
+
+-- Keys -------------------------------------------------------------------------------------------------------------------------
+
+create function suture.lock_of_key(the_queue text, the_key text) returns bigint language sql immutable parallel safe as $$
+    select hashtextextended(the_key, hashtextextended(the_queue, 13))
+$$;
+
+-- How many executions of a key may live side by side, begun and not ended.
+create function suture.room_of_key(the_queue text) returns integer language sql stable as $$
+    select coalesce((select per_key from suture.queues where name = the_queue), 1)
+$$;
+
+-- Whether an execution that is handed in now has to stand behind others of its key: as many as may live hold it, or go first.
+create function suture.stands_behind(the_queue text, the_key text, the_run_at timestamptz, the_priority integer) returns boolean
+language plpgsql stable as $$
+declare
+    room integer := suture.room_of_key(the_queue);
+begin
+    return room <= (select count(*) from (
+        select from suture.workflow_executions
+        where queue = the_queue and concurrency_key = the_key and status in ('enqueued', 'running', 'waiting') and not parked
+          and (started_at is not null
+               or (run_at <= greatest(the_run_at, now())
+                   and (run_at - timestamptz '2000-01-01 00:00:00+00') - interval '1 minute' * least(greatest(priority, -60), 1440)
+                    <= (the_run_at - timestamptz '2000-01-01 00:00:00+00') - interval '1 minute' * least(greatest(the_priority, -60), 1440)))
+        limit room) as before);
+end $$;
+
+-- Bring back as many of the parked as the key has room for: the most urgent of the due, or else the first that will be due.
+-- One that is delayed keeps nobody back who is due before it.
+create function suture.unpark(the_queue text, the_key text) returns void language plpgsql as $$
+declare
+    room integer := suture.room_of_key(the_queue);
+    next record;
+begin
+    perform pg_advisory_xact_lock(suture.lock_of_key(the_queue, the_key));
+    loop
+        select id, run_at into next from suture.workflow_executions
+        where queue = the_queue and concurrency_key = the_key and status in ('enqueued', 'running', 'waiting') and parked
+          and run_at <= now()
+        order by (run_at - timestamptz '2000-01-01 00:00:00+00') - interval '1 minute' * least(greatest(priority, -60), 1440)
+        limit 1;
+        if not found then
+            select id, run_at into next from suture.workflow_executions
+            where queue = the_queue and concurrency_key = the_key and status in ('enqueued', 'running', 'waiting') and parked
+            order by run_at
+            limit 1;
+        end if;
+        exit when not found or room <= (select count(*) from (
+            select from suture.workflow_executions
+            where queue = the_queue and concurrency_key = the_key and status in ('enqueued', 'running', 'waiting') and not parked
+              and (started_at is not null or run_at <= greatest(next.run_at, now()))
+            limit room) as before);
+        update suture.workflow_executions set parked = false where id = next.id;
+        perform pg_notify('suture_due', the_queue);
+    end loop;
+end $$;
+
+-- What is handed in as parked was judged without the lock: whoever it stands behind may have ended meanwhile.
+create function suture.look_again() returns trigger language plpgsql as $$
+declare
+    k record;
+begin
+    for k in select distinct queue, concurrency_key as key from added where parked order by 1, 2 loop
+        perform suture.unpark(k.queue, k.key);
+    end loop;
+    return null;
+end $$;
+create trigger look_again after insert on suture.workflow_executions
+    referencing new table as added for each statement execute function suture.look_again();
+
+create function suture.release_keys() returns trigger language plpgsql as $$
+declare
+    k record;
+begin
+    for k in select distinct queue, concurrency_key as key from became
+             where concurrency_key is not null and not parked and finished_at is not null order by 1, 2 loop
+        perform suture.unpark(k.queue, k.key);
+    end loop;
+    return null;
+end $$;
+create trigger release_keys after update on suture.workflow_executions
+    referencing new table as became for each statement execute function suture.release_keys();
+
+-- A queue whose keys may now hold more.
+create function suture.unpark_queue(the_queue text) returns void language plpgsql as $$
+declare
+    k text;
+begin
+    for k in select distinct concurrency_key from suture.workflow_executions
+             where queue = the_queue and concurrency_key is not null and status in ('enqueued', 'running', 'waiting') and parked
+             order by 1 loop
+        perform suture.unpark(the_queue, k);
+    end loop;
+end $$;
+
+-- Claims where limits are ----------------------------------------------------------------------------------------------------
+
+create function suture.seconds_of_token(q suture.queues) returns float8 language sql immutable as $$
+    select extract(epoch from q.rate_per)::float8 / q.rate_starts
+$$;
+
+-- When the bucket was empty, as far as its tokens show: a full one holds no more, however long ago that was.
+create function suture.bucket_empty(q suture.queues) returns timestamptz language sql stable as $$
+    select greatest(q.rate_at, now() - make_interval(secs => q.rate_burst * suture.seconds_of_token(q)))
+$$;
+
+-- Executions that hold a key. Exact for whoever has its lock.
+create function suture.holders_of_key(the_queue text, the_key text) returns integer language plpgsql stable as $$
+begin
+    return (select count(*) from suture.workflow_executions
+            where queue = the_queue and concurrency_key = the_key and status in ('enqueued', 'running', 'waiting') and not parked
+              and started_at is not null);
+end $$;
+
+create function suture.park(the_queue text, the_key text, kept uuid[]) returns void language plpgsql as $$
+begin
+    update suture.workflow_executions set parked = true
+    where id = any (array(
+        select id from suture.workflow_executions
+        where queue = the_queue and concurrency_key = the_key and status in ('enqueued', 'running', 'waiting') and not parked
+          and started_at is null and status = 'enqueued' and id <> all (kept)
+        limit 10000
+        for update skip locked));
+end $$;
+
+-- How many may be claimed from a queue now, all in all and of those that have not begun. Exact for whoever holds the queue's row.
+create function suture.room_of_queue(q suture.queues, most integer, out room integer, out fresh integer) language plpgsql stable as $$
+begin
+    room := most;
+    if q.concurrency is not null then
+        room := least(most, q.concurrency - (select count(*) from (
+            select from suture.workflow_executions where status = 'running' and queue = q.name limit q.concurrency) as held));
+    end if;
+    fresh := room;
+    if q.rate_starts is not null then
+        -- two microseconds of patience: a time is rounded to one, and a third of a second three times must make a second
+        fresh := least(room, floor((extract(epoch from now() - suture.bucket_empty(q)) + 0.000002) / suture.seconds_of_token(q)));
+    end if;
+end $$;
+
+-- Whether it is worth to lock the queue's row: something is due in it that it has room for. A full or empty queue costs a few looks.
+create function suture.may_be_claimed(q suture.queues) returns boolean language plpgsql stable as $$
+declare
+    soon interval := now() - timestamptz '2000-01-01 00:00:00+00' + interval '1 hour';
+    may record := suture.room_of_queue(q, 1);
+begin
+    return may.room > 0 and (
+        (may.fresh > 0 and exists (
+            select from suture.workflow_executions where status = 'enqueued' and concurrency_key is null and queue = q.name
+              and (run_at - timestamptz '2000-01-01 00:00:00+00') - interval '1 minute' * least(greatest(priority, -60), 1440) <= soon
+              and run_at <= now()))
+        or (may.fresh > 0 and exists (
+            select from suture.workflow_executions where status = 'enqueued' and concurrency_key is not null and not parked and queue = q.name
+              and (run_at - timestamptz '2000-01-01 00:00:00+00') - interval '1 minute' * least(greatest(priority, -60), 1440) <= soon
+              and run_at <= now()))
+        or exists (
+            select from suture.workflow_executions where status = 'enqueued' and started_at is not null and queue = q.name
+              and (run_at - timestamptz '2000-01-01 00:00:00+00') - interval '1 minute' * least(greatest(priority, -60), 1440) <= soon
+              and run_at <= now()));
+end $$;
+
+-- Claims from queues with limits, whose rows the caller holds, and what has a concurrency key. Each statement in here sees what was
+-- committed before it: under the locks the counts are exact. `rivals` are the urgencies of what the caller takes from elsewhere: of all
+-- of these together the most urgent `batch` are taken, and returned are those that were taken here.
+-- What cannot have its key is parked, with all of the same key that have not begun: the next claim does not see them.
+create function suture.claim_limited(
+    claimant uuid, limited text[], keyed text[], workflows text[], versions integer[], batch integer, lease interval, actor text,
+    suspect integer, holds boolean, rivals interval[]
+) returns setof suture.workflow_executions language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
+declare
+    soon interval := now() - timestamptz '2000-01-01 00:00:00+00' + interval '1 hour';
+    q record;
+    c record;
+    room integer;     -- of this queue, for all
+    fresh integer;    -- of this queue, for those that have not begun
+    ids uuid[] := '{}';
+    urgencies interval[] := '{}';
+    queues text[] := '{}';
+    firsts boolean[] := '{}';
+    seen uuid[];
+    held text[];      -- keys that are taken here, once for each execution
+    busy text[];      -- keys of which no more can be taken
+    before integer;
+begin
+    for q in
+        select given.name, given.is_limited, s as row from (
+            select unnest(limited) as name, true as is_limited union all select unnest(keyed), false) as given
+        left join suture.queues s using (name)
+        order by given.name
+    loop
+        room := batch;
+        fresh := batch;
+        if q.is_limited then
+            select r.room, r.fresh into room, fresh from suture.room_of_queue(q.row::suture.queues, batch) as r;
+        end if;
+        seen := '{}';
+        held := '{}';
+        busy := '{}';
+        <<looking>>
+        while room > 0 loop
+            before := cardinality(seen);
+            for c in
+                select * from (
+                    (select e.id, e.concurrency_key as key, e.started_at is null as first, e.crashes >= suspect as is_suspect,
+                            (e.run_at - timestamptz '2000-01-01 00:00:00+00')
+                                - interval '1 minute' * least(greatest(e.priority, -60), 1440) as urgency
+                     from suture.workflow_executions e
+                     where q.is_limited and fresh > 0
+                       and e.status = 'enqueued' and e.concurrency_key is null and e.queue = q.name and e.run_at <= now()
+                       and (e.run_at - timestamptz '2000-01-01 00:00:00+00')
+                                - interval '1 minute' * least(greatest(e.priority, -60), 1440) <= soon
+                       and e.id <> all (seen)
+                       and exists (select from unnest(workflows, versions) as known (workflow, version)
+                                   where known.workflow = e.workflow and known.version >= e.version)
+                     order by urgency limit room for update of e skip locked)
+                    union all
+                    (select e.id, e.concurrency_key, e.started_at is null, e.crashes >= suspect,
+                            (e.run_at - timestamptz '2000-01-01 00:00:00+00')
+                                - interval '1 minute' * least(greatest(e.priority, -60), 1440) as urgency
+                     from suture.workflow_executions e
+                     where fresh > 0
+                       and e.status = 'enqueued' and e.concurrency_key is not null and not e.parked and e.queue = q.name
+                       and e.run_at <= now()
+                       and (e.run_at - timestamptz '2000-01-01 00:00:00+00')
+                                - interval '1 minute' * least(greatest(e.priority, -60), 1440) <= soon
+                       and e.id <> all (seen)
+                       and exists (select from unnest(workflows, versions) as known (workflow, version)
+                                   where known.workflow = e.workflow and known.version >= e.version)
+                     order by urgency limit room for update of e skip locked)
+                    union all
+                    (select e.id, e.concurrency_key, false, e.crashes >= suspect,
+                            (e.run_at - timestamptz '2000-01-01 00:00:00+00')
+                                - interval '1 minute' * least(greatest(e.priority, -60), 1440) as urgency
+                     from suture.workflow_executions e
+                     where fresh <= 0
+                       and e.status = 'enqueued' and e.started_at is not null and e.queue = q.name and e.run_at <= now()
+                       and (e.run_at - timestamptz '2000-01-01 00:00:00+00')
+                                - interval '1 minute' * least(greatest(e.priority, -60), 1440) <= soon
+                       and e.id <> all (seen)
+                       and exists (select from unnest(workflows, versions) as known (workflow, version)
+                                   where known.workflow = e.workflow and known.version >= e.version)
+                     order by urgency limit room for update of e skip locked)
+                ) as found
+                order by found.urgency
+            loop
+                seen := seen || c.id;
+                continue when (c.is_suspect and holds) or (c.first and fresh <= 0);
+                if c.first and c.key is not null then
+                    continue when c.key = any (busy);
+                    -- Never waited for: whoever ends an execution of the key holds its lock and rows, and sends a hint.
+                    continue when not pg_try_advisory_xact_lock(suture.lock_of_key(q.name, c.key));
+                    if suture.room_of_key(q.name) <= cardinality(array_positions(held, c.key)) + suture.holders_of_key(q.name, c.key) then
+                        perform suture.park(q.name, c.key, ids);
+                        busy := busy || c.key;
+                        continue;
+                    end if;
+                    held := held || c.key;
+                end if;
+                ids := ids || c.id;
+                urgencies := urgencies || c.urgency;
+                queues := queues || q.name;
+                firsts := firsts || c.first;
+                holds := holds or c.is_suspect;
+                room := room - 1;
+                fresh := fresh - c.first::integer;
+                exit looking when room <= 0;
+            end loop;
+            exit looking when cardinality(seen) = before or cardinality(seen) >= 1000;
+        end loop;
+    end loop;
+
+    return query
+    with ranked as (
+        select u.id, u.queue, u.first, row_number() over (order by u.urgency) as place
+        from (select * from unnest(ids, urgencies, queues, firsts) as own (id, urgency, queue, first)
+              union all
+              select null, rival, null, null from unnest(rivals) as rival) as u
+    ), chosen as materialized (
+        select ranked.id, ranked.queue, ranked.first from ranked where ranked.place <= batch and ranked.id is not null
+    ), spent as (
+        update suture.queues s
+        set rate_at = suture.bucket_empty(s) + make_interval(secs => starts.count * suture.seconds_of_token(s))
+        from (select chosen.queue, count(*) from chosen where chosen.first group by chosen.queue) as starts
+        where s.name = starts.queue and s.rate_starts is not null
+    )
+    update suture.workflow_executions e
+    set status = 'running', owner_id = claimant, epoch = e.epoch + 1, lease_expires = now() + lease,
+        started_at = coalesce(e.started_at, now()), updated_at = now(),
+        changed_at = clock_timestamp(), changed_by = actor, reason = 'claimed'
+    where e.id = any (array(select chosen.id from chosen))
+    returning e.*;
+end $$;
