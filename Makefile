@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 LANES ?= 2
 READY := $(VENV)/ready
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check fmt generate test test-unit test-postgres test-cluster test-node test-browser proof build lock clean
+.PHONY: help setup demo check fmt generate test test-unit test-postgres test-cluster test-node test-browser test-servers proof build lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 16
@@ -60,10 +60,13 @@ test-unit test-postgres test-cluster test-node test-browser: test-%: setup
 
 # What `help` shows for the rule above.
 test-unit: ## needs nothing but Python
-test-postgres: ## needs nothing else either; SUTURE_TEST_POSTGRES=16|18|ADDRESS chooses the server
+test-postgres: ## needs nothing else either; SUTURE_TEST_POSTGRES=15|16|18|pgbouncer|ADDRESS chooses the server
 test-cluster: ## a real API server; needs Go once
 test-node: ## a real cluster with kubelet and containerd; needs root
 test-browser: ## the console in a real browser; needs chromium
+
+test-servers: setup ## the engine's tests on Postgres 15, 16 and 18 and through PgBouncer
+	for server in 15 16 18 pgbouncer; do SUTURE_TEST_POSTGRES=$$server $(BIN)/pytest tests/postgres/engine $(ARGS); done
 
 proof: setup ## the engine against faults, load and mutations, for an hour; ARGS="campaign --seed 7 --out FILE" for a part
 	$(BIN)/python -m tests.proof $(ARGS)

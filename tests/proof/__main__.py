@@ -18,7 +18,7 @@ from typing import Any
 
 from tests.proof.figures import Figure
 
-PARTS = ("mutants", "model", "stateful", "recovery", "outage", "campaign", "idle", "scale", "snapshot")
+PARTS = ("mutants", "model", "stateful", "recovery", "outage", "campaign", "idle", "scale", "snapshot", "servers")
 """Short ones first."""
 
 
