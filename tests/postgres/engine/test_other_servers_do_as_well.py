@@ -36,7 +36,7 @@ def test_the_telling_part_of_the_tier_passes_on(kind: str):
     chosen = [str(HERE / one) for one in TELLING]
     without = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     told = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:xdist", *chosen],
+        [sys.executable, "-m", "pytest", "-q", "-x", *chosen],
         env=without | {"SUTURE_TEST_POSTGRES": kind},
         cwd=HERE.parents[2],
         stdout=subprocess.PIPE,
