@@ -48,6 +48,8 @@ class Beat:
     cancelled: list[Claim]
     overdue: list[Claim]
     """Not renewed for a whole lease: others may run these by now."""
+    strays: bool = False
+    """Whether the database knows of claims of ours beside these."""
 
 
 async def beat(database: Database, owner: UUID, claims: Sequence[Claim], *, lease: Lease) -> Beat:
@@ -63,7 +65,8 @@ async def beat(database: Database, owner: UUID, claims: Sequence[Claim], *, leas
     for claim in claims:
         if (claim.execution.id, claim.epoch) in held:
             claim.renewed = started
-    return Beat(lost, [c for c in claims if held.get((c.execution.id, c.epoch))], overdue(claims, lease=lease))
+    cancelled = [c for c in claims if held.get((c.execution.id, c.epoch))]
+    return Beat(lost, cancelled, overdue(claims, lease=lease), strays=not {r["id"] for r in rows} <= set(ids))
 
 
 def overdue(claims: Sequence[Claim], *, lease: Lease) -> list[Claim]:
@@ -77,8 +80,7 @@ async def show_presence(session: Session, owner: UUID) -> None:
     While an earlier connection of `owner` still holds it, presence proves nothing, and the leases alone are judged.
     """
     for _ in range(_PATIENCE):
-        if (await session.one("take_presence", owner))["held"]:
-            await session.none("show_presence", owner)
+        if (await session.one("show_presence", owner))["held"]:
             return
         await asyncio.sleep(0.1)  # the earlier connection was cut a moment ago, and its lock is just going
     await session.none("hide_presence", owner)

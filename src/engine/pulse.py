@@ -19,6 +19,7 @@ from suture.errors import DatabaseUnavailable
 
 log = logging.getLogger(__name__)
 
+_IDLE = 6  # heartbeats between two that renew nothing: they tell people that the worker lives
 _AGAIN = 0.2  # part of a heartbeat after which one that failed is tried again: a lease forgives several
 
 
@@ -30,6 +31,7 @@ class Pulse:
     ) -> None:
         self._database, self._owner, self._lease, self._claims, self._heard = database, owner, lease, claims, heard
         self._answered = time.monotonic()
+        self._beaten = 0.0
 
     @asynccontextmanager
     async def beating(self) -> AsyncIterator[None]:
@@ -66,6 +68,8 @@ class Pulse:
         if not self._answers():
             return self._pause()
         _tell(runner, self._answer)
+        if not claims and time.monotonic() - self._beaten < _IDLE * self._pause():
+            return self._pause()
         try:
             async with asyncio.timeout(self._pause()):
                 _tell(runner, self._heard, await beat(database, self._owner, claims, lease=self._lease))
@@ -75,6 +79,7 @@ class Pulse:
             # The border of a thread: one that died in silence would cost every lease of this process.
             log.exception("no heartbeat")
         else:
+            self._beaten = time.monotonic()
             return self._pause()
         _tell(runner, self._heard, Beat([], [], overdue(claims, lease=self._lease)))
         return self._pause() * _AGAIN

@@ -18,13 +18,13 @@ from suture.engine.claim import BETWEEN, Claim
 from suture.engine.database import Database, Row, Session
 from suture.engine.ids import uuid7
 from suture.engine.journal import Journal
-from suture.engine.lease import Beat, Lease, hide_presence, show_presence, sweep, tidy
+from suture.engine.lease import Beat, Lease, hide_presence, show_presence, tidy
 from suture.engine.outcome import again, explain
 from suture.engine.pulse import Pulse
 from suture.engine.records import Execution, Failure
 from suture.engine.results import plain
 from suture.engine.run import Run
-from suture.engine.schedules import enqueue_due
+from suture.engine.watch import CHANNEL, Watch
 from suture.engine.workflows import Workflow, Workflows
 from suture.errors import DatabaseUnavailable, LeaseLost, NoSession, Signal, Suspended, SutureError
 
@@ -35,7 +35,8 @@ log = logging.getLogger(__name__)
 _LAST_WORDS = 2.0  # seconds that cancelled steps get to end before their work is handed back
 _RELISTEN = timedelta(milliseconds=200)
 _WITHOUT_HINTS = timedelta(minutes=1)  # until a pooler is asked again: an address may be mended while we run
-_TIDY = 60.0  # seconds between two tidy passes of one runner; they are cheap, and every runner makes them
+_TIDY = 60.0  # seconds between two tidy passes of a fleet; they are cheap, and any runner makes them
+_GREET = 6  # heartbeats between two looks at a listening connection that gives no reason to
 
 
 class Runner:
@@ -68,6 +69,9 @@ class Runner:
         self._settling: set[Claim] = set()
         self._due, self._stop, self._greeted = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._journal = Journal(database, self.owner, actor=self.actor)
+        self._watch = Watch(database, lease=self._lease, poll=poll)
+        self._shown = 0.0
+        """When the presence was last shown on the connection that listens."""
         self._unwritten: set[UUID] = set()
         self._strays = False
         """Whether the database may hold claims of ours that are not running here."""
@@ -144,7 +148,7 @@ class Runner:
             free = self._concurrency - len(self._running)
             claimed = await self._outlive(lambda free=free: self._claim(free)) if free else 0  # type: ignore[misc]
             if not claimed or claimed < free:
-                await self._nap(self._due, self._poll)
+                await self._nap(self._due, timedelta(seconds=self._watch.nap(worked=bool(claimed))))
 
     async def _claim(self, free: int) -> int:
         known, started = list(self._workflows), time.monotonic()
@@ -159,6 +163,8 @@ class Runner:
             rows = []
         for row in rows:
             await self._start(row, started)
+        if rows:
+            self._watch.hurry()
         self._strays = False
         return len(rows)
 
@@ -191,7 +197,7 @@ class Runner:
 
     def _heed(self, found: Beat) -> None:
         """Act on what a heartbeat found out."""
-        self._strays = True
+        self._strays = self._strays or found.strays or bool(found.overdue)
         for claim in found.lost:
             self._give_up(claim, "lost the lease")
         for claim in found.overdue:
@@ -211,23 +217,27 @@ class Runner:
 
     async def _sweep_loop(self) -> None:
         while True:
-            await self._outlive(lambda: sweep(self._database, lease=self._lease))
-            await self._outlive(lambda: enqueue_due(self._database))
-            await asyncio.sleep(_jittered(min(self._poll, self._lease.grace)))
+            await self._watch.turn()
+            await self._outlive(self._watch.look)
 
     async def _tidy_loop(self) -> None:
         while True:
             await self._outlive(lambda: tidy(self._database, keep_ended=self._keep_ended, keep_workers=timedelta(days=1)))
-            await asyncio.sleep(_jittered(timedelta(seconds=_TIDY)))
+            await asyncio.sleep(_jittered(timedelta(seconds=_TIDY * self._watch.sharers)))
 
     async def _listen_loop(self) -> None:
         """Hints and presence: both only make it fast. Without this connection, polling and leases do the same, later."""
         pause = _RELISTEN
         while True:
+            self._shown = 0.0
             try:
-                await self._database.listen(["suture_due", "suture_cancel"], self._hear, greet=self._greet, every=self._lease.heartbeat)
+                await self._database.listen(
+                    ["suture_due", "suture_cancel", CHANNEL], self._hear, greet=self._greet, every=self._lease.heartbeat
+                )
             except DatabaseUnavailable as error:
                 log.debug("no hints for now: %s", error)
+                self._watch.hears = False
+                self._due.set()  # a hint may have been lost with it
                 self._greeted.set()  # or as much of it as can be had
                 pause = _WITHOUT_HINTS if isinstance(error, NoSession) else _RELISTEN
             await self._say_alive()
@@ -242,12 +252,20 @@ class Runner:
         return None
 
     async def _greet(self, session: Session) -> None:
+        """At the start, and then seldom: a connection that died without a sign is one on which nobody's look is heard."""
+        if self._shown and not self._watch.deaf and time.monotonic() - self._shown < _GREET * self._lease.heartbeat.total_seconds():
+            return
         await show_presence(session, self.owner)
+        self._shown = time.monotonic()
+        self._watch.hears = True
         self._greeted.set()
 
     def _hear(self, channel: str, payload: str) -> None:
         if channel == "suture_due" and payload in self._queues:
             self._due.set()
+            self._watch.hurry()
+        if channel == CHANNEL:
+            self._watch.heard(payload)
         if channel == "suture_cancel":
             for claim in [c for c in self._running if str(c.execution.id) == payload]:
                 self._cancel(claim)

@@ -9,7 +9,8 @@ insert into suture.workers (id, name, version, queues) values ($1, $2, $3, $4) o
 update suture.workers set stopped_at = clock_timestamp(), presence = false, absent_since = null where id = $1
 
 -- name: beat
--- many: id and epoch of what is still held, and whether somebody wishes it cancelled; what is missing is lost
+-- many: id and epoch of what is still held, and whether somebody wishes it cancelled; what is missing is lost. And of what the owner holds
+-- beside that
 -- $1 owner uuid, $2 ids uuid[], $3 epochs bigint[], $4 steps text[], $5 lease interval
 --
 -- One statement renews all that a worker holds. No indexed column changes: a HOT update.
@@ -23,24 +24,30 @@ with beaten as (
     where e.owner_id = $1 and e.epoch = wanted.epoch and e.status = 'running'
     order by e.id
     for no key update of e
+), renewed as (
+    update suture.workflow_executions e
+    set lease_expires = now() + $5, step = coalesce(held.step, e.step)
+    from held
+    where e.id = held.id
+    returning e.id, e.epoch, e.cancel_requested_by
 )
-update suture.workflow_executions e
-set lease_expires = now() + $5, step = coalesce(held.step, e.step)
-from held
-where e.id = held.id
-returning e.id, e.epoch, e.cancel_requested_by
+select id, epoch, cancel_requested_by from renewed
+union all
+select id, epoch, null from suture.workflow_executions where owner_id = $1 and status = 'running' and not (id = any ($2))
 
--- name: take_presence
+-- name: show_presence
 -- one: whether the lock is ours
 -- $1 owner uuid
 --
 -- A session's advisory lock: it goes when the process or its connection goes, and everyone can see that in pg_locks.
-select pg_try_advisory_lock(hashtextextended($1::uuid::text, 1)) as held
-
--- name: show_presence
--- none
--- $1 owner uuid
-update suture.workers set presence = true, absent_since = null where id = $1 and (not presence or absent_since is not null)
+with taken as materialized (
+    select pg_try_advisory_lock(hashtextextended($1::uuid::text, 1)) as held
+), shown as (
+    update suture.workers w set presence = true, absent_since = null
+    from taken
+    where w.id = $1 and taken.held and (not w.presence or w.absent_since is not null)
+)
+select held from taken
 
 -- name: hide_presence
 -- none

@@ -1,0 +1,51 @@
+-- name: look
+-- one: whether a sweep has something to do, whether a schedule is due; and what the others are told: whether anything runs, how many workers
+-- are present, seconds until the next thing is due
+-- $1 grace interval, $2 tell boolean (whether the asker hears the others)
+--
+-- Reads the first row of each index of things to come, and what runs. Nothing is decided here: each statement of a sweep looks again.
+-- One NOTIFY for all: it tells the fleet that somebody has looked. Postponed work that became due a moment ago is hinted at as well; a moment
+-- longer than the longest pause between two looks.
+with locks as materialized (
+    select classid, objid from pg_locks
+    where locktype = 'advisory' and granted and objsubid = 1 and database = (select oid from pg_database where datname = current_database())
+), worker as materialized (
+    select w.id, w.absent_since, exists (
+        select from locks l
+        where l.classid = ((hashtextextended(w.id::text, 1) >> 32) & 4294967295)::oid
+          and l.objid = (hashtextextended(w.id::text, 1) & 4294967295)::oid
+    ) as here
+    from suture.workers w
+    where w.presence and w.stopped_at is null
+), come as materialized (
+    select (select min(w.wake_at) from suture.workflow_waits w where w.outcome is null and w.wake_at > now()) as wake,
+           (select min(e.deadline_at) from suture.workflow_executions e
+            where e.deadline_at > now() and e.status in ('enqueued', 'running', 'waiting')) as deadline,
+           (select min(e.run_at) from suture.workflow_executions e
+            where e.status = 'enqueued' and e.run_at > e.updated_at and e.run_at > now()) as later,
+           (select min(s.next_at) from suture.schedules s where s.next_at > now()) as schedule,
+           (select min(worker.absent_since) + $1::interval from worker where not worker.here and worker.absent_since > now() - $1::interval)
+               as absent
+), seen as materialized (
+    select exists (select from worker where worker.here = (worker.absent_since is not null))
+           or exists (select from suture.workflow_executions e
+                      where e.status = 'running'
+                        and (e.lease_expires < now() or e.owner_id in (select id from worker where absent_since < now() - $1::interval)))
+           or exists (select from suture.workflow_waits w join suture.workflow_executions e on e.id = w.execution_id
+                      where w.outcome is null and w.wake_at <= now() and e.status = 'waiting' and e.step = w.step_id)
+           or exists (select from suture.workflow_executions e
+                      where e.deadline_at <= now() and e.status in ('enqueued', 'waiting', 'running')
+                        and (e.status <> 'running' or e.cancel_requested_by is null)) as due,
+           exists (select from suture.schedules s where s.next_at <= now()) as schedules,
+           exists (select from suture.workflow_executions e where e.status = 'running') as runs,
+           (select count(*) from worker where worker.here) as present,
+           (select extract(epoch from least(wake, deadline, later, schedule, absent) - now())::float8 from come) as next
+), hinted as materialized (
+    select pg_notify('suture_due', queue) from (
+        select distinct e.queue from suture.workflow_executions e
+        where e.status = 'enqueued' and e.run_at > e.updated_at and e.run_at <= now() and e.run_at > now() - interval '5 seconds'
+    ) as ripe
+)
+select due, schedules, runs, present, next, (select count(*) from hinted) as hints,
+       case when $2 then pg_notify('suture_looked', format('%s %s %s', runs::int, present, coalesce(next::text, 'inf'))) end as told
+from seen
