@@ -12,11 +12,12 @@ from typing import Literal
 from uuid import UUID
 
 from suture.engine.database import Database, Row, Session
+from suture.engine.history import History
 from suture.engine.ids import uuid7
 from suture.engine.payload import LIMIT, admit, admit_name, decode, digest, encode
 from suture.engine.queues import Queues
 from suture.engine.records import Checkpoint, DeadLetter, Enqueued, Event, Execution, Health, Move
-from suture.engine.schedules import Schedule
+from suture.engine.schedules import Schedules
 from suture.engine.states import LIVE
 from suture.errors import Conflict, DatabaseUnavailable, IllegalTransition, InvalidRequest, NotFound
 
@@ -31,6 +32,7 @@ class Engine:
     def __init__(self, database: Database, *, payload_limit: int = LIMIT) -> None:
         self.database, self._limit = database, payload_limit
         self.queues = Queues(database)
+        self.schedules, self.history = Schedules(database, payload_limit=payload_limit), History(database)
         self._unheard: set[str] = set()
         self._hinting: asyncio.Task[None] | None = None
 
@@ -261,39 +263,6 @@ class Engine:
                 await session.none("copy_checkpoints", id, successor)
                 await session.none("copy_events", id, successor)
         return await self.get(successor)
-
-    async def schedule(
-        self,
-        name: str,
-        workflow: str,
-        input: object,  # noqa: A002 (the field's name everywhere)
-        *,
-        every: timedelta,
-        actor: str,
-        version: int = 1,
-        queue: str = "default",
-        first_at: datetime | None = None,
-    ) -> None:
-        """Enqueue `workflow` every so often, the first time at `first_at` or one interval from now; one at a time.
-
-        Idempotent by `name`: the same again changes nothing, another interval starts anew. What was missed is made up for once.
-        Raises: InvalidRequest, PayloadUnfit, PayloadTooLarge.
-        """
-        _check_names(schedule=name, workflow=workflow, queue=queue, actor=actor)
-        _check_times(first_at=first_at)
-        if every < timedelta(seconds=1):
-            raise InvalidRequest(f"The schedule {name} is to run every {every.total_seconds():g} s: one second is the shortest.")
-        text = admit(input, limit=self._limit)
-        await self.database.none("put_schedule", name, workflow, version, queue, text, every, first_at, actor)
-
-    async def unschedule(self, name: str) -> None:
-        """Raises: NotFound."""
-        if await self.database.maybe("drop_schedule", name) is None:
-            raise NotFound(f"There is no schedule {name!r}.")
-
-    async def schedules(self) -> list[Schedule]:
-        """By name."""
-        return [Schedule.from_row(row) for row in await self.database.many("schedules")]
 
     async def expire(self, worker: str) -> list[UUID]:
         """End the leases of everyone called `worker`, for whoever knows that it is gone; its work is recovered by the next sweep.

@@ -67,3 +67,61 @@ on conflict do nothing
 insert into suture.events (execution_id, name, payload, emitted_by, emitted_at)
 select $2, name, payload, emitted_by, emitted_at from suture.events where execution_id = $1
 on conflict do nothing
+
+-- name: workflow_statistics
+-- many: how executions ended, by workflow
+-- $1 since interval, $2 until timestamptz (null: now), $3 workflow text (null: all)
+--
+-- As the view suture.workflows_last_day, for any time. Served by history_finished and executions_ended.
+select workflow, count(*) as ended,
+       count(*) filter (where status = 'completed') as completed,
+       count(*) filter (where status = 'error') as failed,
+       count(*) filter (where status = 'cancelled') as cancelled,
+       count(*) filter (where attempt > 1) as retried,
+       count(*) filter (where crashes > 0) as crashed,
+       percentile_cont(0.5) within group (order by queued_seconds) as queued_p50,
+       percentile_cont(0.95) within group (order by queued_seconds) as queued_p95,
+       percentile_cont(0.5) within group (order by run_seconds) as run_p50,
+       percentile_cont(0.95) within group (order by run_seconds) as run_p95,
+       percentile_cont(0.99) within group (order by run_seconds) as run_p99,
+       max(run_seconds) as run_max
+from suture.ended
+where finished_at > coalesce($2, now()) - $1::interval and finished_at <= coalesce($2::timestamptz, now())
+  and ($3::text is null or workflow = $3)
+group by workflow order by workflow
+
+-- name: step_statistics
+-- many: how long steps took, by workflow and step
+-- $1 since interval, $2 until timestamptz (null: now), $3 workflow text (null: all)
+select e.workflow, o.step_id as step, o.kind, count(*) as finished, count(*) filter (where o.attempts > 1) as retried,
+       sum(o.attempts)::bigint as attempts,
+       percentile_cont(0.5) within group (order by o.seconds) as p50,
+       percentile_cont(0.95) within group (order by o.seconds) as p95,
+       percentile_cont(0.99) within group (order by o.seconds) as p99,
+       max(o.seconds) as max
+from suture.ended e join suture.finished_steps o on o.execution_id = e.id
+where e.finished_at > coalesce($2, now()) - $1::interval and e.finished_at <= coalesce($2::timestamptz, now())
+  and ($3::text is null or e.workflow = $3)
+group by e.workflow, o.step_id, o.kind order by p95 desc, e.workflow, o.step_id
+
+-- name: failures
+-- many: executions that ended in error, by workflow, reason and step
+-- $1 since interval, $2 until timestamptz (null: now), $3 workflow text (null: all)
+select workflow, reason, step, count(*) as failed, min(finished_at) as first_at, max(finished_at) as last_at,
+       (array_agg(id order by finished_at desc))[1] as last_id,
+       (array_agg(message order by finished_at desc))[1] as last_message
+from suture.ended
+where status = 'error'
+  and finished_at > coalesce($2, now()) - $1::interval and finished_at <= coalesce($2::timestamptz, now())
+  and ($3::text is null or workflow = $3)
+group by workflow, reason, step order by failed desc, workflow, reason, step
+
+-- name: slow_steps
+-- many: the longest steps, longest first
+-- $1 since interval, $2 until timestamptz (null: now), $3 workflow text (null: all), $4 limit int
+select o.execution_id, e.workflow, o.step_id as step, o.kind, o.attempts, o.seconds, o.finished_at
+from suture.ended e join suture.finished_steps o on o.execution_id = e.id
+where e.finished_at > coalesce($2, now()) - $1::interval and e.finished_at <= coalesce($2::timestamptz, now())
+  and ($3::text is null or e.workflow = $3) and o.kind not in ('sleep', 'wait')
+order by o.seconds desc
+limit $4
