@@ -71,6 +71,12 @@ test-servers: setup ## the engine's tests on Postgres 15, 16 and 18 and through 
 proof: setup ## the engine against faults, load and mutations, for an hour; ARGS="campaign --seed 7 --out FILE" for a part
 	$(BIN)/python -m tests.proof $(ARGS)
 
+bench: ## the engine beside its peers and Postgres' own ceiling, into benchmarks/results/; PEERS= WORKLOADS= REPS=3
+	out=benchmarks/results/raw/$$(date +%Y-%m-%d-%H%M).jsonl; \
+	benchmarks/run.sh $(or $(PEERS),all) $(or $(WORKLOADS),all) --reps $(or $(REPS),3) --out $$out; \
+	$(if $(WORKLOADS),,benchmarks/run.sh suture S --reps 1 --out $$out;) \
+	benchmarks/run.sh page $$out
+
 build: setup ## wheel and sdist into dist/
 	$(BIN)/python -m build --no-isolation --outdir dist .
 

