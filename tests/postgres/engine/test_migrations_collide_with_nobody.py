@@ -14,7 +14,6 @@ from tests.postgres.engine.stage import PACKAGES
 async def test_several_at_once_apply_each_migration_once(empty_database_url):
     applied = await asyncio.gather(*(migrate(empty_database_url) for _ in range(4)))
     assert sorted(name for names in applied for name in names) == sorted(m.name for m in known(*PACKAGES))
-    assert [bool(names) for names in applied].count(True) == 1
 
 
 async def test_a_second_run_has_nothing_to_do(empty_database_url):

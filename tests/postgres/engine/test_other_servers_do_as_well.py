@@ -24,7 +24,8 @@ TELLING = (
     "test_waits_lose_no_wake_up.py::test_an_event_that_comes_after_the_wait_wakes_it_at_once",
     "test_lost_work_is_recovered.py::test_a_killed_worker_is_missed_within_a_second",
     "test_an_operation_key_names_one_execution.py::test_fifty_at_once_get_one_row",
-    "test_only_legal_moves_are_made.py",
+    "test_only_legal_moves_are_made.py::test_of_many_ends_at_once_one_is_made",
+    "test_only_legal_moves_are_made.py::test_ended_executions_leave_the_live_table_and_can_still_be_asked_for",
     "test_statements_are_whole_and_served_by_indexes.py::test_a_claim_reads_what_it_takes_and_not_the_backlog",
     "test_migrations_collide_with_nobody.py",
 )
