@@ -43,11 +43,11 @@ Seconds = Annotated[timedelta, BeforeValidator(_number), Field(gt=timedelta(0))]
 
 class DatabaseSettings(BaseModel, frozen=True):
     url: SecretStr = SecretStr("postgresql:///suture")
-    """Address of Postgres 15 or newer, without a pooler in transaction mode between."""
+    """Address of Postgres 15 or newer; a pooler (PgBouncer in transaction or session mode) may stand between: it is found out."""
     pool: int = Field(default=10, ge=2, le=200)
     """Connections that one process holds at most. Two are the least: one beats while the other works."""
     direct: SecretStr | None = None
-    """Another address for the one connection that carries LISTEN and presence. None: `url`.
+    """Another address for the one connection that carries LISTEN and presence: past the pooler, where `url` leads to one. None: `url`.
     Wrong here, nothing breaks: polling and the lease are the truth, hints only make it fast."""
 
     @field_validator("url", "direct")
