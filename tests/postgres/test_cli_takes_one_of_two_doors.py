@@ -71,7 +71,7 @@ async def story(database_url: str) -> tuple[str, str, str]:
     return str(done), str(dead), str(late)
 
 
-QUESTIONS = ("tasks", "tasks list --status error", "tasks list --queue night", "dead-letters", "workers")
+QUESTIONS = ("tasks", "tasks list --status error", "tasks list --queue night", "dead-letters", "workers", "schedules")
 ABOUT_ONE = ("tasks get {0}", "steps {0}", "timeline {1}", "tasks steps {1}", "tasks timeline {0}")
 
 

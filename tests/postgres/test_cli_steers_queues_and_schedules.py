@@ -1,0 +1,78 @@
+"""Queues and schedules are steered from the terminal through either door, with whoever did it in the row."""
+
+import getpass
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from suture.engine import Database, Engine, Limits, Rate
+from tests.postgres.api.gateway import running as gateway_running
+from tests.postgres.command import suture
+
+
+@pytest.fixture
+async def engine(database_url: str) -> AsyncIterator[Engine]:
+    async with Database.connect(database_url) as database:
+        yield Engine(database)
+
+
+@pytest.fixture(params=["the database's address", "the gateway"])
+async def door(request: pytest.FixtureRequest, database_url: str, tmp_path: Path) -> AsyncIterator[tuple[dict[str, str], str]]:
+    """The settings of one door, and what it calls whoever passes."""
+    if request.param == "the database's address":
+        yield {"SUTURE_DATABASE_URL": database_url}, getpass.getuser()
+        return
+    (tmp_path / "token").write_text("token-of-otto-0123456789")
+    async with gateway_running(database_url) as gateway:
+        yield {"SUTURE_CLIENT_URL": gateway.url, "SUTURE_CLIENT_TOKEN_FILE": str(tmp_path / "token")}, "otto"
+
+
+async def test_a_queue_is_paused_limited_and_resumed(engine: Engine, door: tuple[dict[str, str], str]) -> None:
+    through, me = door
+    await engine.enqueue("greet", None, actor="test", queue="mail")
+    assert (await suture("queues", "pause", "mail", "--reason", "provider down", **through)).out == "mail is paused\n"
+    paused = await engine.queues.get("mail")
+    assert (paused.paused, paused.changed_by, paused.reason) == (True, me, "provider down")
+
+    limited = await suture("queues", "limit", "mail", "--concurrency", "8", "--rate", "100/1m", "--burst", "20", **through)
+    assert limited.out == "mail is paused, limited to 8 at once, 100/m\n"
+    assert (await engine.queues.get("mail")).limits == Limits(8, None, Rate(100, timedelta(minutes=1), 20))
+    again = await suture("queues", "limit", "mail", "--per-key", "2", "--rate", "none", "--json", **through)
+    assert (again.json["concurrency"], again.json["perKey"], again.json["rate"]) == (8, 2, None)
+
+    assert (await suture("queues", "resume", "mail", **through)).out == "mail is open, limited to 8 at once, 2 a key\n"
+    (row,) = (await suture("queues", "--json", **through)).json
+    assert (row["name"], row["due"], row["paused"], row["changedBy"]) == ("mail", 1, False, me)
+
+
+async def test_a_schedule_is_paused_resumed_and_run_by_hand(engine: Engine, door: tuple[dict[str, str], str]) -> None:
+    through, me = door
+    await engine.schedules.put("nightly", "report", None, every=timedelta(hours=1), actor="test")
+    assert (await suture("schedules", "pause", "nightly", **through)).out == "nightly is paused\n"
+    assert ((await engine.schedules.get("nightly")).paused, (await engine.schedules.get("nightly")).changed_by) == (True, me)
+
+    made = (await suture("schedules", "run", "nightly", "--json", **through)).json
+    assert (made["type"], made["labels"]["schedule"]) == ("report", "nightly")
+    assert (await engine.timeline(made["id"]))[0].actor == me
+
+    assert "due next at" in (await suture("schedules", "resume", "nightly", **through)).out
+    (row,) = (await suture("schedules", "--json", **through)).json
+    assert (row["name"], row["everySeconds"], row["paused"]) == ("nightly", 3600, False)
+
+    missing = await suture("schedules", "pause", "never", **through)
+    assert missing.code == 1
+    assert missing.err.startswith("NotFound: ")
+
+
+async def test_a_limit_that_cannot_be_is_told_before_anything_is_asked() -> None:
+    for arguments, said in {
+        ("--concurrency", "many"): "--concurrency 'many' is no number",
+        ("--rate", "fast"): "--rate 'fast' is no number and time",
+        ("--burst", "3"): "--burst goes with --rate",
+        (): "Nothing is to be changed",
+    }.items():
+        refused = await suture("queues", "limit", "mail", *arguments)
+        assert refused.code == 2
+        assert said in refused.err
