@@ -14,6 +14,8 @@ from tests.postgres.servers import KINDS
 
 HERE = Path(__file__).parent
 OTHERS = [kind for kind in KINDS if kind != "18"]
+__test__ = os.environ.get("SUTURE_TEST_POSTGRES", "18") not in OTHERS
+"""Where all of the tier runs on such a server already, this file is none of it."""
 TELLING = (
     "test_a_claim_is_exclusive_and_short.py::test_fifty_claimants_at_once_share_a_hundred_executions_without_overlap",
     "test_a_claim_is_exclusive_and_short.py::test_many_runners_run_each_of_many_executions_once",
@@ -32,7 +34,6 @@ TELLING = (
 
 
 @pytest.mark.parametrize("kind", OTHERS)
-@pytest.mark.skipif(os.environ.get("SUTURE_TEST_POSTGRES", "18") in OTHERS, reason="all of the tier runs on such a server already")
 def test_the_telling_part_of_the_tier_passes_on(kind: str):
     chosen = [str(HERE / one) for one in TELLING]
     without = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
