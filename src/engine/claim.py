@@ -15,7 +15,7 @@ from itertools import chain, repeat
 from typing import Any, Literal, TypeVar
 from uuid import UUID
 
-from suture.engine.database import Database, Row
+from suture.engine.database import Database, Row, Session
 from suture.engine.journal import Ending, Journal, Noted, Step, Written
 from suture.engine.payload import LIMIT, decode, encode
 from suture.engine.records import Checkpoint, Execution, Failure
@@ -51,6 +51,8 @@ class Claim:
     """Whether its runner ended the run: whatever its steps raise then is no failure of theirs."""
     renewed: float = field(default_factory=time.monotonic)
     """When the lease was last renewed for sure, on this machine's monotonic clock."""
+    is_parent: bool = False
+    """Whether it has started children, or is one: somebody must be told how it ended."""
     shared: Journal | None = None
     """Where its checkpoints and its ending are written together with others'; without one it has a journal of its own."""
     epoch: int = field(init=False)
@@ -58,6 +60,7 @@ class Claim:
 
     def __post_init__(self) -> None:
         self.epoch = self.execution.epoch
+        self.is_parent = self.execution.parent_id is not None or self.execution.has_children
         self.journal = self.shared or Journal(self.database, self.owner, actor=self.actor)
 
     @property
@@ -71,12 +74,12 @@ class Claim:
 
     async def checkpoints(self) -> dict[str, Checkpoint]:
         """The finished steps, by name, in the order in which they finished."""
-        rows = await self._persist(lambda: self.database.many("load_checkpoints", self.execution.id))
+        rows = await self.persist(lambda: self.database.many("load_checkpoints", self.execution.id))
         return {row["step_id"]: Checkpoint.from_row(row) for row in rows}
 
     async def failures(self) -> dict[str, int]:
         """Failed tries so far of the steps that are not finished."""
-        rows = await self._persist(lambda: self.database.many("load_failures", self.execution.id))
+        rows = await self.persist(lambda: self.database.many("load_failures", self.execution.id))
         return {row["step_id"]: row["attempts"] for row in rows}
 
     async def checkpoint(self, step: str, output: object, *, kind: str, attempts: int, started_at: datetime) -> Any:
@@ -84,59 +87,80 @@ class Claim:
 
         Raises: LeaseLost, PayloadTooLarge.
         """
-        text = encode(output, limit=self.payload_limit)
+        text = self.encode(output)
         note = Step(self.execution.id, self.epoch, step, kind, text, attempts, started_at)
-        written = self._held(await self._note(lambda: self.journal.checkpoint(note)))
+        written = self.held(await self._note(lambda: self.journal.checkpoint(note)))
         self.cancel_requested = self.cancel_requested or written.cancelled
         return output if written.output == text else decode(written.output)
 
+    async def checkpoint_in(
+        self, session: Session, step: str, output: object, *, kind: str, attempts: int, started_at: datetime
+    ) -> tuple[Any, bool]:
+        """As `checkpoint`, inside of a transaction; with it, whether the step was recorded before: then nothing is to be committed."""
+        one = [self.execution.id], [self.epoch], [step], [kind], [self.encode(output)], [attempts], [started_at]
+        rows = await session.many("checkpoint", self.owner, *one)
+        earlier = self.held(next((row for row in rows if row["step_id"] is not None), None))["earlier"]
+        self.cancel_requested = self.cancel_requested or len(rows) > 1
+        return (output, False) if earlier is None else (decode(earlier), True)
+
+    async def recorded(self, step: str) -> Checkpoint | None:
+        """The record of a step after a commit whose answer was lost. Raises: LeaseLost."""
+        return await self.persist(lambda: self._recorded(step))
+
     async def complete(self, output: object) -> None:
-        text = encode(output, limit=self.payload_limit)
+        text = self.encode(output)
         ending = Ending(self.execution.id, self.epoch, text)
-        self._held(await self._note(lambda: self.journal.complete(ending)))
+        self.held(await self._note(lambda: self.journal.complete(ending)))
 
     async def fail(self, failure: Failure) -> None:
         """End in error; the execution becomes a dead letter."""
-        self._held(await self._write("fail", *self.fence, failure.to_json(), failure.reason, failure.step, self.actor))
+        self.held(await self._write("fail", *self.fence, failure.to_json(), failure.reason, failure.step, self.actor))
 
     async def retry(self, failure: Failure, *, delay: timedelta, step_attempts: int, attempt: int) -> None:
         """Put it back into the queue, due after `delay`. `failure.step` has failed `step_attempts` times now; None counts nothing."""
         reason = f"{failure.reason}: try again in {delay.total_seconds():.3g} s"
-        self._held(
+        self.held(
             await self._write("retry", *self.fence, delay, reason, failure.step, failure.to_json(), step_attempts, attempt, self.actor)
         )
 
     async def finish_cancel(self) -> None:
-        self._held(await self._write("finish_cancel", *self.fence))
+        self.held(await self._write("finish_cancel", *self.fence))
 
     async def wait(self, step: str, *, event: str | None, timeout: timedelta | None) -> tuple[str, Any]:
         """The outcome of a wait: ("event", payload) or ("timeout", None).
 
         Raises: Suspended when there is none yet; the execution's row says that it waits, and this claim is over. LeaseLost.
         """
-        return await self._persist(lambda: self._wait(step, event, timeout))
+        return await self.persist(lambda: self._wait(step, event, timeout))
 
     async def intend(self, step: str, *, kind: str, key: str) -> tuple[Intent, Any]:
         """Note the intent of an outside effect: whose it is, and the result where the ledger knows it as done, whoever did it.
 
         Raises: LeaseLost.
         """
-        row = self._held(await self._write("intend", *self.fence, step, kind, key))
+        row = self.held(await self._write("intend", *self.fence, step, kind, key))
         if row["state"] == "confirmed":
             return "done", decode(row["result"])
         return ("ours" if row["execution_id"] == self.execution.id else "theirs"), None
 
     async def confirm(self, step: str, result: object, *, kind: str, key: str, attempts: int, started_at: datetime) -> Any:
         """Note that the effect is there, and the step's checkpoint with it; returns the result that counts."""
-        text = encode(result, limit=self.payload_limit)
-        row = self._held(await self._write("confirm", *self.fence, step, kind, key, text, attempts, started_at))
+        text = self.encode(result)
+        row = self.held(await self._write("confirm", *self.fence, step, kind, key, text, attempts, started_at))
         return decode(row["output"])
+
+    async def _recorded(self, step: str) -> Checkpoint | None:
+        async with self.database.transaction() as session:
+            # The lock comes first: a commit that is still under way on another connection holds it.
+            self.held(await session.maybe("lock_held", *self.fence))
+            rows = await session.many("load_checkpoints", self.execution.id)
+        return next((Checkpoint.from_row(row) for row in rows if row["step_id"] == step), None)
 
     async def _wait(self, step: str, event: str | None, timeout: timedelta | None) -> tuple[str, Any]:
         async with self.database.transaction() as session:
             # The row lock comes first, in a statement of its own: whoever emits takes the same lock, so an event is either
             # visible to the next statement, or its emitter finds the execution waiting. No wake-up is lost.
-            self._held(await session.maybe("lock_held", *self.fence))
+            self.held(await session.maybe("lock_held", *self.fence))
             wait = await session.one("open_wait", self.execution.id, step, event, timeout)
             found = await session.maybe("find_event", self.execution.id, event) if event else None
             outcome = _outcome(wait, found)
@@ -144,20 +168,20 @@ class Claim:
                 await session.none("settle_wait", self.execution.id, step, outcome)
                 return outcome, decode(found["payload"]) if found and outcome == "event" else None
             reason = f"waits for {event}" if event else f"sleeps until {wait['wake_at']:%Y-%m-%d %H:%M:%S} UTC"
-            self._held(await session.maybe("suspend", *self.fence, step, self.actor, reason))
+            self.held(await session.maybe("suspend", *self.fence, step, self.actor, reason))
         raise Suspended
 
     async def _note(self, put: Callable[[], Noted]) -> Written | None:
-        """As `_persist`, for what goes with others in one batch. The usual way is short: most of an engine's time is spent here."""
+        """As `persist`, for what goes with others in one batch. The usual way is short: most of an engine's time is spent here."""
         try:
             return await put()
         except DatabaseUnavailable:
-            return await self._persist(lambda: _awaited(put))
+            return await self.persist(lambda: _awaited(put))
 
     async def _write(self, name: str, *args: object) -> Row | None:
-        return await self._persist(lambda: self.database.maybe(name, *args))
+        return await self.persist(lambda: self.database.maybe(name, *args))
 
-    async def _persist(self, write: Callable[[], Awaitable[T]]) -> T:
+    async def persist(self, write: Callable[[], Awaitable[T]]) -> T:
         """Write, and when this task is cancelled meanwhile, let what is on its way arrive first: a step that is done shall be known."""
         under_way = asyncio.ensure_future(self._insist(write))
         try:
@@ -182,7 +206,12 @@ class Claim:
                 await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311 (no secret)
         raise AssertionError("unreachable")
 
-    def _held(self, row: T | None) -> T:
+    def encode(self, value: object) -> str:
+        """Raises: PayloadTooLarge."""
+        return encode(value, limit=self.payload_limit)
+
+    def held(self, row: T | None) -> T:
+        """The row. Raises: LeaseLost when there is none."""
         if row is None:
             raise LeaseLost
         return row

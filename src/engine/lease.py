@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
+from suture.engine.children import tend
 from suture.engine.claim import Claim
 from suture.engine.database import Database, Session
 
@@ -92,7 +93,7 @@ async def hide_presence(database: Database, owner: UUID) -> None:
 
 
 async def sweep(database: Database, *, lease: Lease) -> int:
-    """Bring back what is due: work of the lost, sleeps and waits that ended, deadlines. Returns how many rows moved.
+    """Bring back what is due: work of the lost, sleeps and waits that ended, deadlines, tidings. Returns how many rows moved.
 
     Any number of workers may sweep at the same time.
     """
@@ -102,7 +103,7 @@ async def sweep(database: Database, *, lease: Lease) -> int:
         log.warning("took an execution from a lost worker", extra={"task": str(row["id"]), "crashes": row["crashes"]})
     woken = await database.many("wake_due", BATCH, SWEEPER)
     overdue = await database.many("expire_overdue", BATCH, SWEEPER)
-    return len(recovered) + len(woken) + len(overdue)
+    return len(recovered) + len(woken) + len(overdue) + await tend(database)
 
 
 async def tidy(database: Database, *, keep_ended: timedelta, keep_workers: timedelta) -> int:

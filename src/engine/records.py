@@ -66,6 +66,10 @@ class Execution:
     deadline_at: datetime | None
     cancel_requested_by: str | None
     forked_from: UUID | None
+    parent_id: UUID | None
+    """The execution that started it as its child."""
+    has_children: bool
+    """Whether it ever started any."""
     created_at: datetime
     started_at: datetime | None
     updated_at: datetime

@@ -1,41 +1,73 @@
-"""What a workflow may do: named steps, outside effects, sleeps and waits, each remembered so that it never happens again.
+"""What a workflow may do: named steps, transactions, outside effects, sleeps, waits and children, each remembered so that it never
+happens again.
 
-A finished step is found by its name, not by its position: code may gain steps while executions wait. A name that is used twice in
-one run is an error. Decides nothing about retries of the whole execution (see `outcome`).
+A finished step is found by its name, not by its position: code may gain steps while executions wait (see `replay` for what may not
+change, and how that is found out). Decides nothing about retries of the whole execution (see `outcome`).
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 from uuid import UUID
 
 from suture.engine.claim import Claim
-from suture.engine.outcome import again, explain
+from suture.engine.family import Child, Family
+from suture.engine.outcome import again, explain, recalled, remembered
 from suture.engine.payload import admit_name
 from suture.engine.records import Checkpoint, Execution, Failure
+from suture.engine.replay import ADDED, Replay
 from suture.engine.results import adapter, plain, received, restored, returned
 from suture.engine.retry import Retry
-from suture.errors import ReplayMismatch, Suspended, SutureError, TemporaryError
+from suture.engine.transaction import Connection, Done, Isolation, opened
+from suture.engine.workflows import Function, Workflows
+from suture.errors import (
+    DatabaseUnavailable,
+    InvalidRequest,
+    PayloadTooLarge,
+    PayloadUnfit,
+    Suspended,
+    SutureError,
+    TemporaryError,
+)
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 _STAND_BACK = Retry(initial=timedelta(seconds=2))
+_UNLUCKY = Retry(attempts=20, initial=timedelta(seconds=0.02), maximum=timedelta(seconds=5), jitter=0.5)
+"""For transactions that Postgres could not put into an order, or that waited for each other: one of them gets through each time."""
+_MICROSECOND = timedelta(microseconds=1)
 
 
 class Run:
     """One run of an execution, from its first step to its end, its next wait or its next failure."""
 
-    def __init__(self, claim: Claim, *, done: dict[str, Checkpoint], failures: dict[str, int], retry: Retry, resources: Any = None) -> None:
-        self._claim, self._done, self._failures, self._retry = claim, done, failures, retry
+    def __init__(
+        self,
+        claim: Claim,
+        *,
+        done: dict[str, Checkpoint],
+        failures: dict[str, int],
+        retry: Retry,
+        resources: Any = None,
+        workflows: Workflows | None = None,
+    ) -> None:
+        self._claim, self._failures, self._retry = claim, failures, retry
         self.resources = resources
         """What the runner was given for its workflows: clients, settings."""
-        self._used: set[str] = set()
+        self.replay = Replay(claim.execution, done, failures)
+        """What earlier runs recorded."""
+        self._family = Family(claim, self.replay, workflows or Workflows())
+        self._latest = datetime.min.replace(tzinfo=UTC)
+        self._inside: dict[asyncio.Task[Any] | None, str] = {}
         self.given_up: Exception | None = None
         """The error of the step whose tries are used up; it is never a reason to try the whole execution again."""
+        self.given_up_step: str | None = None
 
     @property
     def id(self) -> UUID:
@@ -45,6 +77,8 @@ class Run:
     def execution(self) -> Execution:
         return self._claim.execution
 
+    # Steps -------------------------------------------------------------------------------------------------------------------
+
     async def step(
         self, name: str, function: Callable[..., Awaitable[T]], *args: Any, retry: Retry | None = None, timeout: timedelta | None = None
     ) -> T:
@@ -52,16 +86,67 @@ class Run:
 
         The result is read back from its checkpoint in the function's return type, in the first run as in any later one.
         A failure is tried again by `retry`; the pause is durable and holds no worker. `timeout` ends one try.
-        Raises: what the function raised last. ReplayMismatch when the name was used before.
+        Raises: what the function raised last; a workflow that catches it catches the same class in every later run, and the function
+        does not run again. ReplayMismatch when the name was used before.
         """
         declared, what = returned(function), f"the step {name}"
-        if (done := self._enter(name, "step")) is not None:
+        if (done := await self._enter(name, "step")) is not None:
             return restored(declared, done.output, what=what)  # type: ignore[no-any-return]
-        started = datetime.now(UTC)
-        result = await self._attempt(name, retry, timeout, lambda: function(*args))
-        value = plain(declared, result, what=what)
-        kept = await self._claim.checkpoint(name, value, kind="step", attempts=self._attempts(name), started_at=started)
+        started = self._now()
+        result = await self._attempt(name, retry, timeout, lambda: function(*args), started)
+        try:
+            value = plain(declared, result, what=what)
+            kept = await self._claim.checkpoint(name, value, kind="step", attempts=self._attempts(name), started_at=started)
+        except (PayloadUnfit, PayloadTooLarge) as error:
+            raise await self._remember(name, error, started) from None
         return restored(declared, kept, what=what)  # type: ignore[no-any-return]
+
+    @asynccontextmanager
+    async def transaction(
+        self,
+        name: str,
+        returns: Any = Any,
+        *,
+        retry: Retry | None = None,
+        timeout: timedelta | None = None,
+        isolation: Isolation = "read committed",
+    ) -> AsyncIterator[tuple[Connection, Done[Any]]]:
+        """`async with run.transaction("bill", Receipt) as (connection, done)`: your SQL and the checkpoint commit together or not at all.
+
+        `connection` runs SQL on the engine's database. `done` is true when an earlier run committed the step: leave the SQL out then.
+        `done.set(value)` gives the step its result; after the block `done.value` holds it, in this run as in any later one.
+        A failure rolls back and is tried again by `retry`; what Postgres could not serialize, or was away for, up to 20 times. When the
+        lease is lost meanwhile, the commit fails. `timeout` ends one try.
+        The block holds a connection of the worker's pool: keep it short, and begin no other step in it.
+        """
+        declared, what = adapter(returns), f"the transaction {name}"
+        if (recorded := await self._enter(name, "transaction")) is not None:
+            yield Connection(None, {}, step=name), Done(earlier=True, value=restored(declared, recorded.output, what=what))
+            return
+        done, started, before = Done[Any](earlier=False), self._now(), _cancellations()
+        scope = asyncio.timeout(timeout.total_seconds() if timeout else None)
+        task = asyncio.current_task()
+        try:
+            async with opened(self._claim.database, isolation, step=name) as (session, connection):
+                self._inside[task] = name
+                async with scope:
+                    yield connection, done
+                connection.close()
+                value = plain(declared, done.value, what=what)
+                kept = await self._claim.checkpoint_in(
+                    session, name, value, kind="transaction", attempts=self._attempts(name), started_at=started
+                )
+        except (Exception, asyncio.CancelledError) as error:
+            # As in `_attempt`; and of a commit whose answer was lost the row knows whether it was made.
+            lost = isinstance(error, DatabaseUnavailable) and _cancellations() == before
+            found = await self._claim.recorded(name) if lost else None
+            if found is None:
+                await self._failed(name, error, before=before, scope=scope, retry=_UNLUCKY if lost else retry, started=started)
+                raise
+            kept = found.output
+        finally:
+            self._inside.pop(task, None)
+        done.value = restored(declared, kept, what=what)
 
     async def effect(
         self,
@@ -81,22 +166,22 @@ class Run:
         identity by which `find` finds it again. `kind` is the step's name by default. Holds as long as `find` is truthful.
         """
         declared, what, kind = adapter(returns), f"the effect {name}", kind or name
-        if (done := self._enter(name, "effect")) is not None:
+        if (done := await self._enter(name, "effect")) is not None:
             return restored(declared, done.output, what=what)  # type: ignore[no-any-return]
-        started = datetime.now(UTC)
+        started = self._now()
         intent, result = await self._claim.intend(name, kind=kind, key=admit_name(key, "key of the effect"))
         if intent == "theirs":
             await self._stand_back(kind, key)
         if intent == "ours":
-            found = await self._attempt(name, retry, timeout, lambda: _find_or_act(find, act))
+            found = await self._attempt(name, retry, timeout, lambda: _find_or_act(find, act), started)
             result = plain(declared, found, what=what)
         kept = await self._claim.confirm(name, result, kind=kind, key=key, attempts=self._attempts(name), started_at=started)
         return restored(declared, kept, what=what)  # type: ignore[no-any-return]
 
     async def sleep(self, name: str, duration: timedelta) -> None:
         """Go on after `duration` on the database's clock. Until then the execution is a row and nothing else."""
-        if self._enter(name, "sleep") is None:
-            started = datetime.now(UTC)
+        if await self._enter(name, "sleep") is None:
+            started = self._now()
             await self._claim.wait(name, event=None, timeout=duration)
             await self._claim.checkpoint(name, None, kind="sleep", attempts=1, started_at=started)
 
@@ -106,9 +191,9 @@ class Run:
         The event may come before, during or after the wait is written: none is lost, and the first of its name wins.
         """
         declared, event = adapter(returns), admit_name(event or name, "event")
-        done = self._enter(name, "wait")
+        done = await self._enter(name, "wait")
         if done is None:
-            started = datetime.now(UTC)
+            started = self._now()
             outcome, payload = await self._claim.wait(name, event=event, timeout=timeout)
             value = {"outcome": outcome, "payload": payload}
             kept = await self._claim.checkpoint(name, value, kind="wait", attempts=1, started_at=started)
@@ -116,26 +201,124 @@ class Run:
             kept = done.output
         return received(declared, kept["payload"], event=event) if kept["outcome"] == "event" else None
 
+    # Children ----------------------------------------------------------------------------------------------------------------
+
+    async def start(
+        self,
+        name: str,
+        input: object,  # noqa: A002 (the field's name everywhere)
+        *,
+        workflow: str | Function | None = None,
+        key: str | None = None,
+        version: int | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        labels: Mapping[str, str] | None = None,
+        run_timeout: timedelta | None = None,
+        queue_timeout: timedelta | None = None,
+        returns: Any = Any,
+    ) -> Child:
+        """Start the child execution of this step, exactly once; it begins on any worker while this workflow goes on.
+
+        `workflow` is the step's name by default: a name, or the function itself, whose return type is then the result's. `key` is an
+        operation key beside this parent's own. Queue and priority are the parent's by default, the version the newest known here.
+        A parent that ends in error or is cancelled takes its living children along; one that completes does not.
+        Raises: Conflict when another living execution has `key`. PayloadUnfit, PayloadTooLarge.
+        """
+        done = await self._enter(name, "child")
+        order, declared = self._family.order(
+            name, workflow or name, version=version, queue=queue, priority=priority, labels=labels, returns=returns
+        )
+        limits = replace(order, key=key, run_timeout=run_timeout, queue_timeout=queue_timeout)
+        return await self._family.start(limits, declared, input, done, self._now)
+
+    async def join(self, *started: Child) -> list[Any]:
+        """The results of children, in order. Raises: ChildFailed of the first that did not complete."""
+        return [await child.result() for child in started]
+
+    async def map(
+        self,
+        name: str,
+        workflow: str | Function,
+        inputs: Sequence[object],
+        *,
+        concurrency: int = 10,
+        failures: Literal["raise", "return"] = "raise",
+        version: int | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        labels: Mapping[str, str] | None = None,
+        returns: Any = Any,
+    ) -> list[Any]:
+        """The results of one child for each of `inputs`, in their order; `concurrency` of them live at a time.
+
+        The inputs are written once, a child is made when its turn has come, and this execution is a waiting row until the last one has
+        ended: a map of 10,000 costs one wake-up. A failure stops it: living siblings are cancelled, and ChildFailed of the first in the
+        order of inputs is raised. With `failures="return"` all run, and the place of a failed one holds its ChildFailed.
+        Raises: InvalidRequest for more than 100,000 inputs. PayloadUnfit, PayloadTooLarge.
+        """
+        done, collects = await self._enter(name, "map"), failures == "return"
+        order, declared = self._family.order(
+            name, workflow, version=version, queue=queue, priority=priority, labels=labels, returns=returns
+        )
+        if done is not None:
+            ended = await self._family.mapped(done, name)
+        else:
+            ended = await self._family.map(order, inputs, concurrency, collects=collects, started_at=self._now())
+        return self._family.read_all(ended, name, declared, collects=collects)
+
+    async def patched(self, name: str) -> bool:
+        """Whether this execution takes the branch that was added as `name`: those that come here anew do, those that were past it do not.
+
+        Decided once and recorded. To retire it: when no living execution took the old branch, remove the old branch and this call; an
+        execution that did take it would then end loudly as ReplayMismatch.
+        """
+        if (done := await self._enter(name, "patch")) is not None:
+            return bool(done.output)
+        await self.replay.let_others_come(self.replay.unmet())
+        started = self._now()
+        return bool(await self._claim.checkpoint(name, not self.replay.is_past(), kind="patch", attempts=1, started_at=started))
+
     def failures(self, step: str) -> int:
         """How often `step` has failed so far."""
         return self._failures.get(step, 0)
 
-    def _enter(self, name: str, kind: str) -> Checkpoint | None:
+    # What they share --------------------------------------------------------------------------------------------------------
+
+    async def _enter(self, name: str, kind: str) -> Checkpoint | None:
+        """Begin a step: its record, or None when it is to be done. Raises: its error, when it failed for good in an earlier run."""
         if self._claim.cancel_requested:
             raise asyncio.CancelledError  # the step boundary at which a wish to cancel is met at the latest
-        if admit_name(name, "step") in self._used:
-            raise ReplayMismatch(f"The step name {name!r} is used twice in one run: give each step its own, e.g. {name}-2.")
-        self._used.add(name)
-        self._claim.step = name
-        done = self._done.get(name)
-        if done is not None and done.kind != kind:
-            raise ReplayMismatch(f"{name!r} is recorded as a {done.kind} and the code now has a {kind}: give the new one another name.")
+        if self._inside and (outer := self._inside.get(asyncio.current_task())):
+            raise InvalidRequest(f"The step {name!r} begins inside the transaction {outer}, whose connection waits: end its block first.")
+        done = self.replay.meet(admit_name(name, "step"), kind)
+        if kind != "patch":
+            self._claim.step = name
+        if missing := self.replay.missing(name):
+            await self.replay.expect(name, missing)
+        if done is None:
+            if self.replay.behind and kind != "patch":
+                await self._mark_added(name)
+        elif done.kind == "failure":
+            raise self._give_up(name, recalled(done.output))
         return done
+
+    async def _mark_added(self, name: str) -> None:
+        """A new step in front of recorded ones: when it has to be tried again, it must not be taken for one that came after them."""
+        if not self.replay.is_marked(name) and await self.replay.let_others_come(self.replay.unmet()):
+            await self._claim.checkpoint(ADDED + name, None, kind="added", attempts=1, started_at=self._now())
+
+    def _now(self) -> datetime:
+        """Later than ever before in this run, whatever the clock does: the order in which steps began."""
+        self._latest = max(datetime.now(UTC), self._latest + _MICROSECOND)
+        return self._latest
 
     def _attempts(self, name: str) -> int:
         return self.failures(name) + 1
 
-    async def _attempt(self, name: str, retry: Retry | None, timeout: timedelta | None, body: Callable[[], Awaitable[T]]) -> T:
+    async def _attempt(
+        self, name: str, retry: Retry | None, timeout: timedelta | None, body: Callable[[], Awaitable[T]], started: datetime
+    ) -> T:
         before = _cancellations()
         scope = asyncio.timeout(timeout.total_seconds()) if timeout else None
         try:
@@ -145,22 +328,39 @@ class Run:
                 return await body()
         except (Exception, asyncio.CancelledError) as error:
             # The border between somebody's step and the engine: any failure is a value here, but for being stopped ourselves.
-            if _cancellations() > before:
-                raise asyncio.CancelledError from error
-            raised = TemporaryError(f"The step {name} took longer than {timeout}.") if scope and scope.expired() else _unstopped(error)
+            await self._failed(name, error, before=before, scope=scope, retry=retry, started=started)
+            raise
+
+    async def _failed(
+        self, name: str, error: BaseException, *, before: int, scope: asyncio.Timeout | None, retry: Retry | None, started: datetime
+    ) -> None:
+        """Always raises: Suspended for another try, or the error when there is none; that is recorded, the workflow may catch it."""
+        if _cancellations() > before:
+            raise asyncio.CancelledError from error
+        expired = scope is not None and scope.expired()
+        raised = TemporaryError(f"The step {name} took too long: its time was over.") if expired else _unstopped(error)
         await self._try_later(name, raised, retry or self._retry)
-        self.given_up = raised
-        raise raised
+        raise await self._remember(name, raised, started) from raised
+
+    async def _remember(self, name: str, error: Exception, started: datetime) -> Exception:
+        """Record that the step failed for good; the error as this run and any later one raises it."""
+        kept = remembered(error)
+        await self._claim.checkpoint(name, kept, kind="failure", attempts=self._attempts(name), started_at=started)
+        return self._give_up(name, error if isinstance(error, SutureError) else recalled(kept))
+
+    def _give_up(self, name: str, error: Exception) -> Exception:
+        self.given_up, self.given_up_step = error, name
+        return error
 
     async def _try_later(self, name: str, error: Exception, retry: Retry) -> None:
         """Raises: Suspended when the step has another try; its execution is due again after the pause."""
-        tries = self._attempts(name)
-        delay = again(error, retry, tries=tries, execution=self.execution)
+        tries, unlucky = self._attempts(name), retry is _UNLUCKY
+        delay = retry.after(error, tries) if unlucky else again(error, retry, tries=tries, execution=self.execution)
         if delay is not None:
             about = {"task": str(self.id), "step": name, "tries": tries}
             details = None if isinstance(error, SutureError) else error  # the row keeps its type only
             log.warning("a step failed and is tried again: %s", explain(error).message, extra=about, exc_info=details)
-            attempt = self.execution.attempt + 1
+            attempt = self.execution.attempt + (not unlucky)
             await self._claim.retry(explain(error, step=name), delay=delay, step_attempts=tries, attempt=attempt)
             raise Suspended
 

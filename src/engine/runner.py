@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import TypeVar
 from uuid import UUID
 
+from suture.engine.children import tend
 from suture.engine.claim import BETWEEN, Claim
 from suture.engine.database import Database, Row, Session
 from suture.engine.ids import uuid7
@@ -72,6 +73,7 @@ class Runner:
         self._watch = Watch(database, lease=self._lease, poll=poll)
         self._shown = 0.0
         """When the presence was last shown on the connection that listens."""
+        self._kin = asyncio.Event()
         self._unwritten: set[UUID] = set()
         self._strays = False
         """Whether the database may hold claims of ours that are not running here."""
@@ -97,7 +99,7 @@ class Runner:
             await self._outlive(self._register)
         try:
             async with self._pulse.beating(), asyncio.TaskGroup() as loops:
-                others = [loops.create_task(loop()) for loop in (self._sweep_loop, self._listen_loop, self._tidy_loop)]
+                others = [loops.create_task(loop()) for loop in (self._sweep_loop, self._listen_loop, self._tidy_loop, self._tend_loop)]
                 await self._claim_loop()
                 await self._finish_running()
                 for other in others:
@@ -187,6 +189,8 @@ class Runner:
         self._running.pop(claim, None)
         self._settling.discard(claim)
         self._due.set()  # a slot is free
+        if claim.is_parent:
+            self._kin.set()
 
     async def _hand_back_strays(self) -> None:
         """Give back what the database says is ours and nobody here runs: such a claim would idle until its lease runs out."""
@@ -224,6 +228,13 @@ class Runner:
         while True:
             await self._outlive(lambda: tidy(self._database, keep_ended=self._keep_ended, keep_workers=timedelta(days=1)))
             await asyncio.sleep(_jittered(timedelta(seconds=_TIDY * self._watch.sharers)))
+
+    async def _tend_loop(self) -> None:
+        """Tell the relatives of what has just ended here, all at once. What a lost worker leaves untold, the next look finds."""
+        while True:
+            await self._kin.wait()
+            self._kin.clear()
+            await self._outlive(lambda: tend(self._database))
 
     async def _listen_loop(self) -> None:
         """Hints and presence: both only make it fast. Without this connection, polling and leases do the same, later."""
@@ -320,19 +331,23 @@ class Runner:
         if claim.execution.cancel_requested_by:
             await claim.finish_cancel()
             return
-        workflow = self._workflows.get(claim.execution.workflow)
+        workflow = self._workflows.get(claim.execution.workflow, claim.execution.version)
         done, failures = (await claim.checkpoints(), await claim.failures()) if claim.may_have_begun else ({}, {})
-        run = Run(claim, done=done, failures=failures, retry=workflow.retry, resources=self.resources)
+        run = Run(claim, done=done, failures=failures, retry=workflow.retry, resources=self.resources, workflows=self._workflows)
         try:
             output = await workflow.function(run, workflow.read_input(claim.execution.input))
+            run.replay.finish()
             await claim.complete(plain(workflow.output, output, what=f"the workflow {workflow.name}"))
         except (Exception, asyncio.CancelledError) as error:
             if claim.stopped:  # whatever its steps made of their cancellation
                 raise asyncio.CancelledError from error
             await self._fail(claim, workflow, run, error)
 
-    async def _fail(self, claim: Claim, workflow: Workflow, run: Run, error: BaseException) -> None:
-        execution, failure = claim.execution, explain(error, step=claim.step)
+    async def _fail(self, claim: Claim, workflow: Workflow, run: Run, raised: BaseException) -> None:
+        # What the code made of a mismatch does not count: nothing that it does is to be trusted.
+        error = run.replay.mismatch or raised
+        step = run.given_up_step if error is run.given_up else claim.step
+        execution, failure = claim.execution, explain(error, step=step)
         details = None if isinstance(error, SutureError) else error
         log.warning("failed: %s", failure.message, extra=_about(claim), exc_info=details)
         tries = run.failures(BETWEEN) + 1

@@ -1,11 +1,12 @@
 """The workflows that a process can run: a name and a version for each function.
 
-They are found through the entry-point group `suture.workflows`, so that a team's image adds its own by being installed.
+They are found through the entry-point group `suture.workflows`, so that a team's image adds its own by being installed. Several versions
+of one may stand side by side: an execution runs on the code of its own version, or else of the next newer one.
 """
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -48,7 +49,9 @@ class Workflow:
 def workflow(name: str, *, version: int = 1, retry: Retry | None = None) -> Callable[[F], F]:
     """Mark `async def function(run, input) -> output` as the workflow `name`.
 
-    `retry` is for failures between steps, and the default of each step.
+    `retry` is for failures between steps, and the default of each step. A worker claims executions of `version` and of older ones; an
+    older one runs on its own version's code where that is still registered, and on the next newer code where it is not, which may tell
+    the two apart by `run.patched`.
     """
     if not re.fullmatch(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?", name):
         raise ValueError(f"workflow name {name!r}: use up to 63 lower-case letters, digits, dots and hyphens")
@@ -65,39 +68,81 @@ class Workflows:
     """A registry."""
 
     known: dict[str, Workflow] = field(default_factory=dict)
+    """The newest version of each, by name."""
+    versions: dict[str, dict[int, Workflow]] = field(default_factory=dict)
+    """All that are registered, by name and version."""
 
     @classmethod
-    def discover(cls) -> "Workflows":
-        """All that the installed distributions offer."""
-        found = cls()
-        for point in entry_points(group=GROUP):
-            for function in _marked(import_module(point.value)):
-                found.add(function)
-        return found
+    def discover(cls, modules: Sequence[str] = ()) -> "Workflows":
+        """All that the installed distributions offer, and those of `modules`. See `discover`."""
+        return discover(modules)
 
     def add(self, function: Function) -> Function:
-        name, version, retry = function.__dict__["__workflow__"]
+        """Raises: ValueError for another function of the same name and version."""
+        name, version, retry = marked(function)
         hints = get_type_hints(function)
         parameters = list(inspect.signature(function).parameters)
         if len(parameters) != 2:
             raise TypeError(f"workflow {name}: the function takes (run, input), not ({', '.join(parameters)})")
-        if name in self.known and self.known[name].function is not function:
-            raise ValueError(f"workflow {name} is defined twice")
+        others = self.versions.setdefault(name, {})
+        if version in others and others[version].function is not function:
+            raise ValueError(f"workflow {name} is defined twice in version {version}")
         adapters = TypeAdapter(hints.get(parameters[1], Any)), TypeAdapter(hints.get("return", Any))
-        self.known[name] = Workflow(name, version, function, retry, *adapters)
+        others[version] = Workflow(name, version, function, retry, *adapters)
+        self.known[name] = others[max(others)]
         return function
 
-    def get(self, name: str) -> Workflow:
-        """Raises: UnknownWorkflow that lists what is known."""
-        try:
-            return self.known[name]
-        except KeyError:
+    def get(self, name: str, version: int | None = None) -> Workflow:
+        """The code for an execution of `version`: its own, or else the next newer one; the newest when none is asked for.
+
+        Raises: UnknownWorkflow that lists what is known.
+        """
+        if name not in self.known:
             known = ", ".join(sorted(self.known)) or "none"
-            raise UnknownWorkflow(f"There is no workflow {name!r}. Known here: {known}.") from None
+            raise UnknownWorkflow(f"There is no workflow {name!r}. Known here: {known}.")
+        if version is None:
+            return self.known[name]
+        fit = [registered for registered in self.versions[name] if registered >= version]
+        if not fit:
+            raise UnknownWorkflow(f"The workflow {name!r} is known here up to version {self.known[name].version}, not {version}.")
+        return self.versions[name][min(fit)]
+
+    def named(self, workflow: str | Function) -> tuple[str, int]:
+        """Name and version of a workflow function, or of the newest version that is known here by its name; 1 when none is."""
+        if not isinstance(workflow, str):
+            return marked(workflow)[:2]
+        return workflow, self.known[workflow].version if workflow in self.known else 1
 
     def __iter__(self) -> Iterator[Workflow]:
+        """The newest version of each: what a worker claims by."""
         return iter(self.known.values())
 
 
-def _marked(module: Any) -> Iterator[Any]:
-    return (f for f in vars(module).values() if callable(f) and "__workflow__" in getattr(f, "__dict__", {}))
+def discover(modules: Sequence[str] = ()) -> Workflows:
+    """The workflows of the entry-point group `suture.workflows` and of `modules`, e.g. "billing.workflows" or "billing.workflows:charge".
+
+    An entry point, and a module here, names a module, all of whose workflows are taken, or one function. Raises: ImportError,
+    AttributeError, and ValueError when two are the same workflow in the same version.
+    """
+    found = Workflows()
+    for place in (*(point.value for point in entry_points(group=GROUP)), *modules):
+        for function in _offered(place):
+            found.add(function)
+    return found
+
+
+def marked(function: Function) -> tuple[str, int, Retry]:
+    """What `workflow` has said of a function. Raises: TypeError when it has not."""
+    mark: tuple[str, int, Retry] | None = getattr(function, "__dict__", {}).get("__workflow__")
+    if mark is None:
+        raise TypeError(f"{getattr(function, '__qualname__', function)} is no workflow: mark it with @workflow(name).")
+    return mark
+
+
+def _offered(place: str) -> Iterator[Function]:
+    module, _, name = place.partition(":")
+    found = import_module(module)
+    if name:
+        yield getattr(found, name)
+    else:
+        yield from (f for f in vars(found).values() if callable(f) and "__workflow__" in getattr(f, "__dict__", {}))

@@ -21,6 +21,8 @@ with locks as materialized (
     select (select min(w.wake_at) from suture.workflow_waits w where w.outcome is null and w.wake_at > now()) as wake,
            (select min(e.deadline_at) from suture.workflow_executions e
             where e.deadline_at > now() and e.status in ('enqueued', 'running', 'waiting')) as deadline,
+           (select min(e.start_by) from suture.workflow_executions e
+            where e.start_by > now() and e.started_at is null and e.status = 'enqueued') as start,
            (select min(e.run_at) from suture.workflow_executions e
             where e.status = 'enqueued' and e.run_at > e.updated_at and e.run_at > now()) as later,
            (select min(s.next_at) from suture.schedules s where s.next_at > now()) as schedule,
@@ -35,11 +37,14 @@ with locks as materialized (
                       where w.outcome is null and w.wake_at <= now() and e.status = 'waiting' and e.step = w.step_id)
            or exists (select from suture.workflow_executions e
                       where e.deadline_at <= now() and e.status in ('enqueued', 'waiting', 'running')
-                        and (e.status <> 'running' or e.cancel_requested_by is null)) as due,
+                        and (e.status <> 'running' or e.cancel_requested_by is null))
+           or exists (select from suture.workflow_executions e
+                      where e.start_by <= now() and e.started_at is null and e.status = 'enqueued')
+           or exists (select from suture.tidings) as due,
            exists (select from suture.schedules s where s.next_at <= now()) as schedules,
            exists (select from suture.workflow_executions e where e.status = 'running') as runs,
            (select count(*) from worker where worker.here) as present,
-           (select extract(epoch from least(wake, deadline, later, schedule, absent) - now())::float8 from come) as next
+           (select extract(epoch from least(wake, deadline, start, later, schedule, absent) - now())::float8 from come) as next
 ), hinted as materialized (
     select pg_notify('suture_due', queue) from (
         select distinct e.queue from suture.workflow_executions e
