@@ -3,12 +3,13 @@
 Knows nothing of how executions enter (see `engine`) nor of who runs them (see `runner`).
 """
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Self
 
-from suture.engine.database import Database, Row
+from suture.engine.database import Database, Row, Session
 from suture.engine.payload import admit_name
 from suture.errors import InvalidRequest
 
@@ -87,15 +88,21 @@ class Queues:
         _check(limits)
         rate = limits.rate
         row = (limits.concurrency, limits.per_key, *((rate.starts, rate.per, rate.burst or rate.starts) if rate else (None, None, None)))
-        await self._write("limit_queue", _named(name, actor), *row, actor, reason)
+        async with self._closed() as session:
+            await session.none("limit_queue", _named(name, actor), *row, actor, reason)
+            await session.none("unpark_queue", name)
+            await session.none("hint", [name])
 
     async def pause(self, name: str, *, actor: str, reason: str = "") -> None:
         """Stop all claims from `name`; what runs goes on. No claim begins after it has returned."""
-        await self._write("pause_queue", _named(name, actor), PAUSED, actor, reason)
+        async with self._closed() as session:
+            await session.none("pause_queue", _named(name, actor), PAUSED, actor, reason)
 
     async def resume(self, name: str, *, actor: str, reason: str = "") -> None:
         """Let claims from `name` go on."""
-        await self._write("pause_queue", _named(name, actor), not PAUSED, actor, reason)
+        async with self._closed() as session:
+            await session.none("pause_queue", _named(name, actor), not PAUSED, actor, reason)
+            await session.none("hint", [name])
 
     async def get(self, name: str) -> Queue:
         """The queue called `name`; one that nobody has used or changed is empty and has no limits."""
@@ -106,11 +113,12 @@ class Queues:
         """By name: those that have executions now, and those that were paused or limited. Reads all living rows."""
         return [Queue.from_row(row) for row in await self._database.many("queues", None)]
 
-    async def _write(self, statement: str, *row: object) -> None:
-        """Raises: DatabaseUnavailable when transactions under way leave no gap for it in time."""
+    @asynccontextmanager
+    async def _closed(self) -> AsyncIterator[Session]:
+        """A transaction beside which no claim is under way."""
         async with self._database.transaction() as session:
             await session.none("close_queues")
-            await session.none(statement, *row)
+            yield session
 
 
 def _named(name: str, actor: str) -> str:

@@ -72,18 +72,15 @@ with limited as materialized (
     where wanted.queue not in (select name from closed) and exists (
         select from suture.workflow_executions e
         where e.status = 'enqueued' and e.concurrency_key is not null and not e.parked and e.queue = wanted.queue and e.run_at <= now()
-          and (e.run_at - timestamptz '2000-01-01 00:00:00+00') - interval '1 minute' * least(greatest(e.priority, -60), 1440)
-              <= now() - timestamptz '2000-01-01 00:00:00+00' + interval '1 hour')
+          and suture.urgency(e.run_at, e.priority) <= suture.latest_due())
 ), due as materialized (
     select first.id, first.urgency
     from unnest($2::text[]) as wanted (queue)
     cross join lateral (
-        select e.id,
-               (e.run_at - timestamptz '2000-01-01 00:00:00+00') - interval '1 minute' * least(greatest(e.priority, -60), 1440) as urgency
+        select e.id, suture.urgency(e.run_at, e.priority) as urgency
         from suture.workflow_executions e
         where e.status = 'enqueued' and e.concurrency_key is null and e.run_at <= now() and e.queue = wanted.queue and e.crashes < $8
-          and (e.run_at - timestamptz '2000-01-01 00:00:00+00') - interval '1 minute' * least(greatest(e.priority, -60), 1440)
-              <= now() - timestamptz '2000-01-01 00:00:00+00' + interval '1 hour' -- what is due is no less urgent: here the index ends
+          and suture.urgency(e.run_at, e.priority) <= suture.latest_due() -- here the index ends
           and exists (select from unnest($3::text[], $4::int[]) as known (workflow, version)
                       where known.workflow = e.workflow and known.version >= e.version)
         order by urgency
@@ -92,8 +89,7 @@ with limited as materialized (
     ) as first
     where wanted.queue not in (select name from closed)
 ), suspect as materialized (
-    select e.id,
-           (e.run_at - timestamptz '2000-01-01 00:00:00+00') - interval '1 minute' * least(greatest(e.priority, -60), 1440) as urgency
+    select e.id, suture.urgency(e.run_at, e.priority) as urgency
     from suture.workflow_executions e
     where not $9::boolean and e.status = 'enqueued' and e.run_at <= now() and e.queue = any ($2) and e.crashes > 0 and e.crashes >= $8
       and e.concurrency_key is null and e.queue not in (select name from closed)

@@ -32,19 +32,26 @@ alter table suture.queues
     add column rate_at     timestamptz not null default '-infinity',
     add constraint has_a_whole_rate check ((rate_starts is null) = (rate_per is null) and (rate_starts is null) = (rate_burst is null));
 
+-- Both are written into the statements that use them: an index on the first serves whoever sorts by it.
+create function suture.urgency(run_at timestamptz, priority integer) returns interval language sql immutable parallel safe
+return (run_at - timestamptz '2000-01-01 00:00:00+00') - interval '1 minute' * least(greatest(priority, -60), 1440);
+
+-- What is due now is at least as urgent as this: here whoever reads the index may stop.
+create function suture.latest_due() returns interval language sql stable parallel safe
+return now() - timestamptz '2000-01-01 00:00:00+00' + interval '1 hour';
+
 drop index suture.executions_due;
 create index executions_due on suture.workflow_executions
-    (queue, ((run_at - timestamptz '2000-01-01 00:00:00+00') - interval '1 minute' * least(greatest(priority, -60), 1440)), run_at)
+    (queue, suture.urgency(run_at, priority), run_at)
     where status = 'enqueued' and concurrency_key is null;
 create index executions_keyed on suture.workflow_executions
-    (queue, ((run_at - timestamptz '2000-01-01 00:00:00+00') - interval '1 minute' * least(greatest(priority, -60), 1440)), run_at)
+    (queue, suture.urgency(run_at, priority), run_at)
     where status = 'enqueued' and concurrency_key is not null and not parked;
 create index executions_begun on suture.workflow_executions
-    (queue, ((run_at - timestamptz '2000-01-01 00:00:00+00') - interval '1 minute' * least(greatest(priority, -60), 1440)), run_at)
+    (queue, suture.urgency(run_at, priority), run_at)
     where status = 'enqueued' and started_at is not null;
 create index executions_of_key on suture.workflow_executions
-    (queue, concurrency_key, parked,
-     ((run_at - timestamptz '2000-01-01 00:00:00+00') - interval '1 minute' * least(greatest(priority, -60), 1440)), run_at)
+    (queue, concurrency_key, parked, suture.urgency(run_at, priority), run_at)
     where concurrency_key is not null and status in ('enqueued', 'running', 'waiting');
 -- Of a queue first: how many of it run is asked by each claim of a limited one.
 drop index suture.executions_running;
@@ -72,8 +79,8 @@ begin
         where queue = the_queue and concurrency_key = the_key and status in ('enqueued', 'running', 'waiting') and not parked
           and (started_at is not null
                or (run_at <= greatest(the_run_at, now())
-                   and (run_at - timestamptz '2000-01-01 00:00:00+00') - interval '1 minute' * least(greatest(priority, -60), 1440)
-                    <= (the_run_at - timestamptz '2000-01-01 00:00:00+00') - interval '1 minute' * least(greatest(the_priority, -60), 1440)))
+                   and suture.urgency(run_at, priority)
+                    <= suture.urgency(the_run_at, the_priority)))
         limit room) as before);
 end $$;
 
@@ -89,7 +96,7 @@ begin
         select id, run_at into next from suture.workflow_executions
         where queue = the_queue and concurrency_key = the_key and status in ('enqueued', 'running', 'waiting') and parked
           and run_at <= now()
-        order by (run_at - timestamptz '2000-01-01 00:00:00+00') - interval '1 minute' * least(greatest(priority, -60), 1440)
+        order by suture.urgency(run_at, priority)
         limit 1;
         if not found then
             select id, run_at into next from suture.workflow_executions
@@ -193,22 +200,18 @@ end $$;
 -- Whether it is worth to lock the queue's row: something is due in it that it has room for. A full or empty queue costs a few looks.
 create function suture.may_be_claimed(q suture.queues) returns boolean language plpgsql stable as $$
 declare
-    soon interval := now() - timestamptz '2000-01-01 00:00:00+00' + interval '1 hour';
     may record := suture.room_of_queue(q, 1);
 begin
     return may.room > 0 and (
         (may.fresh > 0 and exists (
             select from suture.workflow_executions where status = 'enqueued' and concurrency_key is null and queue = q.name
-              and (run_at - timestamptz '2000-01-01 00:00:00+00') - interval '1 minute' * least(greatest(priority, -60), 1440) <= soon
-              and run_at <= now()))
+              and suture.urgency(run_at, priority) <= suture.latest_due() and run_at <= now()))
         or (may.fresh > 0 and exists (
             select from suture.workflow_executions where status = 'enqueued' and concurrency_key is not null and not parked and queue = q.name
-              and (run_at - timestamptz '2000-01-01 00:00:00+00') - interval '1 minute' * least(greatest(priority, -60), 1440) <= soon
-              and run_at <= now()))
+              and suture.urgency(run_at, priority) <= suture.latest_due() and run_at <= now()))
         or exists (
             select from suture.workflow_executions where status = 'enqueued' and started_at is not null and queue = q.name
-              and (run_at - timestamptz '2000-01-01 00:00:00+00') - interval '1 minute' * least(greatest(priority, -60), 1440) <= soon
-              and run_at <= now()));
+              and suture.urgency(run_at, priority) <= suture.latest_due() and run_at <= now()));
 end $$;
 
 -- Claims from queues with limits, whose rows the caller holds, and what has a concurrency key. Each statement in here sees what was
@@ -221,7 +224,6 @@ create function suture.claim_limited(
 ) returns setof suture.workflow_executions language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
 declare
-    soon interval := now() - timestamptz '2000-01-01 00:00:00+00' + interval '1 hour';
     q record;
     c record;
     room integer;     -- of this queue, for all
@@ -253,48 +255,38 @@ begin
         while room > 0 loop
             before := cardinality(seen);
             for c in
-                select * from (
-                    (select e.id, e.concurrency_key as key, e.started_at is null as first, e.crashes >= suspect as is_suspect,
-                            (e.run_at - timestamptz '2000-01-01 00:00:00+00')
-                                - interval '1 minute' * least(greatest(e.priority, -60), 1440) as urgency
-                     from suture.workflow_executions e
-                     where q.is_limited and fresh > 0
-                       and e.status = 'enqueued' and e.concurrency_key is null and e.queue = q.name and e.run_at <= now()
-                       and (e.run_at - timestamptz '2000-01-01 00:00:00+00')
-                                - interval '1 minute' * least(greatest(e.priority, -60), 1440) <= soon
-                       and e.id <> all (seen)
-                       and exists (select from unnest(workflows, versions) as known (workflow, version)
-                                   where known.workflow = e.workflow and known.version >= e.version)
-                     order by urgency limit room for update of e skip locked)
-                    union all
-                    (select e.id, e.concurrency_key, e.started_at is null, e.crashes >= suspect,
-                            (e.run_at - timestamptz '2000-01-01 00:00:00+00')
-                                - interval '1 minute' * least(greatest(e.priority, -60), 1440) as urgency
-                     from suture.workflow_executions e
-                     where fresh > 0
-                       and e.status = 'enqueued' and e.concurrency_key is not null and not e.parked and e.queue = q.name
-                       and e.run_at <= now()
-                       and (e.run_at - timestamptz '2000-01-01 00:00:00+00')
-                                - interval '1 minute' * least(greatest(e.priority, -60), 1440) <= soon
-                       and e.id <> all (seen)
-                       and exists (select from unnest(workflows, versions) as known (workflow, version)
-                                   where known.workflow = e.workflow and known.version >= e.version)
-                     order by urgency limit room for update of e skip locked)
-                    union all
-                    (select e.id, e.concurrency_key, false, e.crashes >= suspect,
-                            (e.run_at - timestamptz '2000-01-01 00:00:00+00')
-                                - interval '1 minute' * least(greatest(e.priority, -60), 1440) as urgency
-                     from suture.workflow_executions e
-                     where fresh <= 0
-                       and e.status = 'enqueued' and e.started_at is not null and e.queue = q.name and e.run_at <= now()
-                       and (e.run_at - timestamptz '2000-01-01 00:00:00+00')
-                                - interval '1 minute' * least(greatest(e.priority, -60), 1440) <= soon
-                       and e.id <> all (seen)
-                       and exists (select from unnest(workflows, versions) as known (workflow, version)
-                                   where known.workflow = e.workflow and known.version >= e.version)
-                     order by urgency limit room for update of e skip locked)
-                ) as found
-                order by found.urgency
+                with plain as materialized (
+                    select e.id, e.concurrency_key, e.started_at, e.crashes, suture.urgency(e.run_at, e.priority) as urgency
+                    from suture.workflow_executions e
+                    where q.is_limited and fresh > 0
+                      and e.status = 'enqueued' and e.concurrency_key is null and e.queue = q.name and e.run_at <= now()
+                      and suture.urgency(e.run_at, e.priority) <= suture.latest_due() and e.id <> all (seen)
+                      and exists (select from unnest(workflows, versions) as known (workflow, version)
+                                  where known.workflow = e.workflow and known.version >= e.version)
+                    order by urgency limit room for update of e skip locked
+                ), with_key as materialized (
+                    select e.id, e.concurrency_key, e.started_at, e.crashes, suture.urgency(e.run_at, e.priority) as urgency
+                    from suture.workflow_executions e
+                    where fresh > 0
+                      and e.status = 'enqueued' and e.concurrency_key is not null and not e.parked and e.queue = q.name
+                      and e.run_at <= now()
+                      and suture.urgency(e.run_at, e.priority) <= suture.latest_due() and e.id <> all (seen)
+                      and exists (select from unnest(workflows, versions) as known (workflow, version)
+                                  where known.workflow = e.workflow and known.version >= e.version)
+                    order by urgency limit room for update of e skip locked
+                ), begun as materialized (
+                    select e.id, e.concurrency_key, e.started_at, e.crashes, suture.urgency(e.run_at, e.priority) as urgency
+                    from suture.workflow_executions e
+                    where fresh <= 0
+                      and e.status = 'enqueued' and e.started_at is not null and e.queue = q.name and e.run_at <= now()
+                      and suture.urgency(e.run_at, e.priority) <= suture.latest_due() and e.id <> all (seen)
+                      and exists (select from unnest(workflows, versions) as known (workflow, version)
+                                  where known.workflow = e.workflow and known.version >= e.version)
+                    order by urgency limit room for update of e skip locked
+                )
+                select id, concurrency_key as key, started_at is null as first, crashes >= suspect as is_suspect, urgency
+                from (select * from plain union all select * from with_key union all select * from begun) as found
+                order by urgency
             loop
                 seen := seen || c.id;
                 continue when (c.is_suspect and holds) or (c.first and fresh <= 0);
