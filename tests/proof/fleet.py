@@ -1,13 +1,15 @@
 """A fleet of worker processes: started, signalled, ended by their process ids. See `worker` for what they do."""
 
+import asyncio
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -25,15 +27,26 @@ class Worker:
     name: str
     pid: int
     clock: Path
-    frozen: bool = False
+    handle: int
+    """A pidfd: it names this process alone, even when its number has gone to another."""
 
     @property
     def alive(self) -> bool:
-        return Path(f"/proc/{self.pid}").exists()
+        return self.signal(0)
 
-    def signal(self, number: int) -> None:
-        with suppress(ProcessLookupError):
-            os.kill(self.pid, number)
+    def signal(self, number: int) -> bool:
+        """Whether it was there to hear it."""
+        try:
+            signal.pidfd_send_signal(self.handle, number)
+        except ProcessLookupError:
+            return False
+        return True
+
+    async def gone(self, *, within: float = 10.0) -> bool:
+        end = time.monotonic() + within
+        while self.alive and time.monotonic() < end:
+            await asyncio.sleep(0.02)
+        return not self.alive
 
     def set_clock(self, seconds: int) -> None:
         """Make the worker's clock wrong by so much, from now on."""
@@ -55,7 +68,8 @@ class Fleet:
         assert self._nursery.stdout
         self._nursery.stdin.write(json.dumps(asdict(orders)) + "\n")
         self._nursery.stdin.flush()
-        worker = Worker(name, int(self._nursery.stdout.readline()), clock)
+        pid = int(self._nursery.stdout.readline())
+        worker = Worker(name, pid, clock, os.pidfd_open(pid))
         self.started.append(worker)
         return worker
 
@@ -78,6 +92,7 @@ def fleet(world: Path) -> Iterator[Fleet]:
     finally:
         for worker in made.started:
             worker.signal(signal.SIGKILL)
+            os.close(worker.handle)
         assert nursery.stdin
         assert nursery.stdout
         nursery.stdin.close()

@@ -54,11 +54,12 @@ class Server:
             try:
                 settings = {"unix_socket_directories": str(self.folder / "socket"), **self._settings}
                 self._running = await self._stack.enter_async_context(EmbeddedPostgres.start(self.volume / "data", settings=settings))
-                return
             except DatabaseUnavailable:
                 if asyncio.get_running_loop().time() > end:
                     raise
                 await asyncio.sleep(0.2)
+            else:
+                return
 
     async def crash(self) -> None:
         """As `pg_ctl stop -m immediate`: no checkpoint, no farewell; the next start recovers from the log."""
