@@ -33,20 +33,20 @@ async def many(engine: Engine, count: int, **options: Any) -> list[UUID]:
     return await engine.enqueue_many("w", [None] * count, actor="test", **options)
 
 
-async def work_off(database: Database, *, workers: int, batch: int = 2, queues: Sequence[str] = ("default",)) -> int:
-    """Claim and end with so many workers at once until nothing is left that can be claimed; how many ended."""
-    done = idle = 0
+async def work_off(database: Database, total: int, *, workers: int, batch: int = 2, queues: Sequence[str] = ("default",)) -> None:
+    """Claim and end `total` executions with so many workers at once."""
+    done = 0
 
     async def worker() -> None:
-        nonlocal done, idle
-        while idle < workers:
+        nonlocal done
+        while done < total:
             rows = await claim(database, batch, queues=queues)
-            idle = 0 if rows else idle + 1
             await end(database, *rows)
             done += len(rows)
 
-    await asyncio.gather(*(worker() for _ in range(workers)))
-    return done
+    async with asyncio.timeout(60):
+        await asyncio.gather(*(worker() for _ in range(workers)))
+    assert done == total
 
 
 async def most_at_once(psql: "Psql[Any]", *, of: str = "true", kind: str = "running") -> int:
@@ -54,8 +54,8 @@ async def most_at_once(psql: "Psql[Any]", *, of: str = "true", kind: str = "runn
 
     A claim writes its time before it commits, and an end too: whoever saw an end has a later time, whoever did not an earlier one.
     """
-    begun = {"running": "to_status = 'running'", "begun": "to_status = 'running' and epoch = 1"}[kind]
-    over = {"running": "from_status = 'running'", "begun": "to_status in ('completed', 'error', 'cancelled') and epoch > 0"}[kind]
+    begun = {"running": "to_status = 'running'", "begun": "t.to_status = 'running' and t.epoch = 1"}[kind]
+    over = {"running": "from_status = 'running'", "begun": "to_status in ('completed', 'error', 'cancelled') and t.epoch > 0"}[kind]
     return await psql.fetchval(
         f"""select coalesce(max(level), 0) from (
                 select sum(step) over (order by at, id) as level from (
