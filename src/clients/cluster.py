@@ -68,6 +68,8 @@ class Answer(NamedTuple):
     status: int
     body: bytes
     retry_after: float | None
+    cut: bool = False
+    """Whether the body is only the end of what there was."""
 
 
 class Cluster:
@@ -135,20 +137,20 @@ class Cluster:
         if path is None:
             return [f"the cluster serves no {manifest.get('kind')} in {manifest.get('apiVersion')}"]
         query = [("dryRun", "All"), ("fieldManager", MANAGER), ("force", "true"), ("fieldValidation", "Strict")]
-        answer = await self._request("PATCH", path, query, body=dict(manifest), content="application/apply-patch+yaml")
+        answer = await self.request("PATCH", path, query, body=dict(manifest), content="application/apply-patch+yaml")
         if answer.status < 300:
             return []
-        if answer.status == 403 and "is forbidden: User " in _message(answer):  # RBAC; an admission's refusal reads otherwise
-            raise AccessDenied(_message(answer))
+        if answer.status == 403 and "is forbidden: User " in said(answer):  # RBAC; an admission's refusal reads otherwise
+            raise AccessDenied(said(answer))
         return _complaints(answer)
 
     async def _list(self, source: Source, reading: Reading) -> None:
         """Read every page of a list into `reading`."""
         query: list[tuple[str, str]] = [("limit", str(PAGE))]
         while True:
-            answer = await self._request("GET", source.path, query)
+            answer = await self.request("GET", source.path, query)
             if answer.status != 200:
-                return reading.note(source.title, _message(answer))
+                return reading.note(source.title, said(answer))
             page = json.loads(answer.body)
             kept = [trimmed({"kind": source.kind, "apiVersion": source.version} | item, slim=source.slim) for item in page["items"]]
             if not reading.add(source, kept):
@@ -159,11 +161,11 @@ class Cluster:
             query = [("limit", str(PAGE)), ("continue", following)]
 
     async def _read(self, source: Source, name: str, reading: Reading) -> None:
-        answer = await self._request("GET", f"{source.path}/{quote(name, safe='')}")
+        answer = await self.request("GET", f"{source.path}/{quote(name, safe='')}")
         if answer.status == 200:
             reading.add(source, [trimmed(json.loads(answer.body))])
         else:
-            reading.note(f"{source.kind}//{name}", _message(answer))
+            reading.note(f"{source.kind}//{name}", said(answer))
 
     async def _logs(self, members: Sequence[Object], reading: Reading) -> None:
         await _all(self._log(life, reading) for life in lives(members))
@@ -176,18 +178,18 @@ class Cluster:
         namespace, pod, container, previous = life
         path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(pod, safe='')}/log"
         query = [("container", container), ("previous", str(previous).lower()), ("tailLines", str(LOG_LINES))]
-        answer = await self._request("GET", path, query, tail=LOG_TAIL)
+        answer = await self.request("GET", path, query, tail=LOG_TAIL)
         if answer.status == 200:
             reading.logs[life] = Log(*life, answer.body)
         else:
-            reading.note(f"log/{namespace}/{pod}/{container}/{'previous' if previous else 'current'}", _message(answer))
+            reading.note(f"log/{namespace}/{pod}/{container}/{'previous' if previous else 'current'}", said(answer))
 
     async def _path(self, manifest: Mapping[str, Any]) -> str | None:
         """The address of the manifest's object; None when the cluster does not serve its kind."""
         version, kind = str(manifest.get("apiVersion", "")), manifest.get("kind")
         metadata: Mapping[str, Any] = manifest.get("metadata") or {}
         root = f"/apis/{version}" if "/" in version else f"/api/{version}"
-        answer = await self._request("GET", root)
+        answer = await self.request("GET", root)
         served = json.loads(answer.body)["resources"] if answer.status == 200 else []
         resource = next((r for r in served if r["kind"] == kind and "/" not in r["name"]), None)
         if resource is None:
@@ -195,7 +197,7 @@ class Cluster:
         place = f"/namespaces/{quote(str(metadata.get('namespace', 'default')), safe='')}" if resource["namespaced"] else ""
         return f"{root}{place}/{resource['name']}/{quote(str(metadata.get('name', '')), safe='')}"
 
-    async def _request(
+    async def request(
         self,
         method: str,
         path: str,
@@ -205,17 +207,20 @@ class Cluster:
         content: str = "application/json",
         tail: int | None = None,
     ) -> Answer:
-        """One request; any answer but those that speak of the server itself is returned."""
+        """One request; any answer but those that speak of the server itself is returned. `tail`: only so many last bytes are kept.
+
+        Raises: AccessDenied (the token is void), ServiceUnavailable, RateLimited.
+        """
         headers = {"Accept": "application/json", "Content-Type": content} if tail is None else {}
         call = await self._api.param_serialize(method, path, {}, list(query), headers, body, auth_settings=["BearerToken"])
         async with self._slots:
             try:
                 response = (await self._api.call_api(*call, _request_timeout=_TIMEOUT)).response
                 async with response:
-                    content_read = await _tail(response, tail) if tail else await response.read()
-                    answer = Answer(response.status, content_read, _seconds(response.headers.get("Retry-After")))
+                    content_read, cut = await _tail(response, tail) if tail else (await response.read(), False)
+                    answer = Answer(response.status, content_read, _seconds(response.headers.get("Retry-After")), cut)
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
-                raise ServiceUnavailable(f"The API server at {self._api.configuration.host} does not answer: {_said(error)}.") from None
+                raise ServiceUnavailable(f"The API server at {self._api.configuration.host} does not answer: {_cause(error)}.") from None
         _refuse(answer, expect_kubelet=tail is not None)
         return answer
 
@@ -227,12 +232,12 @@ def _refuse(answer: Answer, *, expect_kubelet: bool) -> None:
         raise AccessDenied("The API server does not know the token or certificate that it was shown; renew the credentials.")
     if answer.status == 429:
         raise RateLimited("The API server asks for patience.", delay=delay)
-    if answer.status >= 500 and not expect_kubelet and not _message(answer).startswith(_UNFIT):
-        raise ServiceUnavailable(f"The API server answers {answer.status}: {_message(answer)}", delay=delay)
+    if answer.status >= 500 and not expect_kubelet and not said(answer).startswith(_UNFIT):
+        raise ServiceUnavailable(f"The API server answers {answer.status}: {said(answer)}", delay=delay)
 
 
-async def _tail(response: aiohttp.ClientResponse, limit: int) -> bytes:
-    """The last `limit` bytes, holding hardly more than that; cut at the start of a line where there is one."""
+async def _tail(response: aiohttp.ClientResponse, limit: int) -> tuple[bytes, bool]:
+    """The last `limit` bytes, holding hardly more than that, and whether there were more; cut at the start of a line where there is one."""
     kept: deque[bytes] = deque()
     size = total = 0
     async for chunk in response.content.iter_chunked(64 << 10):
@@ -244,9 +249,9 @@ async def _tail(response: aiohttp.ClientResponse, limit: int) -> bytes:
             break
     content = b"".join(kept)
     if total <= limit:
-        return content
+        return content, False
     end = content[-limit:]
-    return end[end.find(b"\n") + 1 :]
+    return end[end.find(b"\n") + 1 :], True
 
 
 async def _all(tasks: Iterable[Coroutine[Any, Any, None]]) -> None:
@@ -263,10 +268,11 @@ def _complaints(answer: Answer) -> list[str]:
     """One sentence a complaint: the causes that the server lists, or what it says as a whole."""
     causes = _status(answer).get("details", {}).get("causes") or []
     named = [f"{cause['field']}: {cause['message']}" for cause in causes if cause.get("field") and cause.get("message")]
-    return named or [_message(answer)]
+    return named or [said(answer)]
 
 
-def _message(answer: Answer) -> str:
+def said(answer: Answer) -> str:
+    """What the server said, in its own words."""
     return str(_status(answer).get("message") or answer.body.decode("utf-8", "replace")[:1000].strip() or f"status {answer.status}")
 
 
@@ -283,5 +289,5 @@ def _seconds(header: str | None) -> float | None:
     return float(header) if header and header.isascii() and header.isdigit() else None
 
 
-def _said(error: Exception) -> str:
+def _cause(error: Exception) -> str:
     return str(error) or type(error).__name__

@@ -13,9 +13,10 @@ from pydantic.alias_generators import to_camel
 from suture.redaction import redact_text
 
 HTTP_REQUEST = "http-request"
+KUBERNETES_JOB = "kubernetes-job"
 
 BODY_LIMIT = 128 << 10
-"""Bytes of a kept body at most. As JSON in a row it may grow sevenfold, and a row's payload has a megabyte."""
+"""Bytes of a kept body, or of a kept log, at most. As JSON in a row it may grow sevenfold, and a row's payload has a megabyte."""
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
 _VALUE = re.compile(r"[\x20-\x7e]*")
@@ -24,6 +25,7 @@ _OF_THE_CONNECTION = {
     *("accept-encoding", "proxy-authorization", "proxy-connection"),
 }
 _SECRET = re.compile(r"^(?:authorization|cookie2?)$|(?:^|[-_])(?:token|secret|password|passwd|api-?key|signature)$", re.IGNORECASE)
+_SECRET_VARIABLE = re.compile(r"(?:password|passwd|token|secret|credentials?|(?:api|access|private|account)_?key)$", re.IGNORECASE)
 _NEVER_KEPT = {"set-cookie", "set-cookie2", "www-authenticate", "authentication-info"}
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$")]
@@ -144,3 +146,88 @@ class HttpAnswer(Answered):
     body: Any = None
     truncated: bool = False
     """Whether the body had more bytes than are kept; it is text then, whatever it was."""
+
+
+def ended_event(job: str) -> str:
+    """Name of the event that tells an execution that its Job has ended; the look that follows is the truth.
+
+    >>> ended_event("suture-7")
+    'job-ended:suture-7'
+    """
+    return f"job-ended:{job}"
+
+
+class JobRequest(Asked):
+    """A Job: an image and what it runs, or the `spec` of a Job as one would apply it."""
+
+    namespace: str | None = Field(default=None, pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
+    """None: the Task's own namespace."""
+    image: str | None = Field(default=None, min_length=1, max_length=1024)
+    command: list[str] = Field([], max_length=256)
+    args: list[str] = Field([], max_length=1024)
+    env: dict[str, str] = Field({}, max_length=256)
+    resources: dict[Literal["requests", "limits"], dict[str, str]] = {}
+    template: dict[str, Any] | None = None
+    """The `spec` of a Job, in place of `image` and what goes with it."""
+    backoff_limit: int = Field(default=0, ge=0, le=100)
+    """How often Kubernetes starts another pod after one has failed."""
+    timeout_seconds: int = Field(default=3600, ge=1, le=604_800)
+    """After this long Kubernetes ends the Job, whatever it does."""
+    ttl_seconds: int = Field(default=86_400, ge=600, le=2_592_000)
+    """How long the ended Job is left for people to look at; its result and the end of its log are kept here by then."""
+    log_bytes: int = Field(default=16 << 10, ge=0, le=BODY_LIMIT)
+    """Bytes from the end of the log that are kept, with what looks like a secret hidden."""
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        simple = self.model_fields_set & {"image", "command", "args", "env", "resources", "backoff_limit"}
+        if (self.template is None) == (self.image is None) or (self.template is not None and simple):
+            raise ValueError("needs either `image`, with `command`, `args`, `env`, `resources` and `backoffLimit`, or `template`")
+        if self.template is not None and not _containers(self.template):
+            raise ValueError("`template` is the `spec` of a Job: it has no `template.spec.containers`")
+        return self
+
+    @model_validator(mode="after")
+    def _tells_no_secret(self) -> Self:
+        found = {**self.env}
+        for container in _containers(self.template or {}):
+            variables = container.get("env")
+            found |= {str(v.get("name")): str(v["value"]) for v in _objects(variables) if v.get("value")}
+        if loud := next((name for name, value in found.items() if value and _SECRET_VARIABLE.search(name)), None):
+            raise ValueError(
+                f"the variable {loud[:60]} looks like a secret: take it from a Secret, by `valueFrom.secretKeyRef` in a `template`"
+            )
+        return self
+
+
+class JobResult(Answered):
+    """How a Job ended."""
+
+    namespace: str
+    job: str
+    succeeded: bool
+    reason: str = ""
+    """Of a failure, as Kubernetes calls it: BackoffLimitExceeded, DeadlineExceeded …; JobGone where somebody deleted it."""
+    exit_code: int | None = None
+    message: str = ""
+    """What the container left as its termination message, else what Kubernetes says of the Job."""
+    pod: str | None = None
+    log: str = ""
+    """The end of the log of the container that counts."""
+    log_truncated: bool = False
+    log_note: str = ""
+    """Why there is no log, where there is none."""
+
+
+def _containers(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    pod = (_object(spec.get("template")).get("spec")) or {}
+    found = _objects(_object(pod).get("containers"))
+    return [*found, *_objects(_object(pod).get("initContainers"))] if found else []
+
+
+def _object(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _objects(value: object) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

@@ -13,11 +13,13 @@ from suture import __version__
 from suture.clients.cluster import Cluster
 from suture.clients.github import GitHub
 from suture.clients.http import Outbound
+from suture.clients.jobs import Jobs
 from suture.clients.localgit import LocalGit
 from suture.clients.mounted import Mounted
 from suture.clients.reach import Reach
 from suture.clients.repository import Repository
-from suture.engine import Database, Lease, Runner, Workflows
+from suture.engine import Database, Engine, Lease, Runner, Workflows
+from suture.errands.reaper import Reaper
 from suture.errors import ConfigError
 from suture.remediation.records import Records
 from suture.remediation.sources import ClusterSource, RecordingSource
@@ -69,6 +71,8 @@ async def connected(settings: Settings) -> AsyncIterator[Runner]:
             repository_name=_repository_name(settings),
             approval_timeout=settings.approval.timeout,
         )
+        jobs = await _jobs(settings, stack)
+        await stack.enter_async_context(Reaper(jobs, Engine(database)).reaping())
         lease = settings.lease
         yield Runner(
             database,
@@ -81,7 +85,7 @@ async def connected(settings: Settings) -> AsyncIterator[Runner]:
             poll=settings.worker.poll,
             drain=settings.worker.drain,
             # By type: each workflow takes what it works with and knows nothing of the others'.
-            resources={Tools: tools, Outbound: Outbound(Reach.read(settings.http.allow), Mounted(settings.http.secrets))},
+            resources={Tools: tools, Outbound: _outbound(settings), Jobs: jobs},
         )
 
 
@@ -94,6 +98,15 @@ async def _evidence(settings: Settings, stack: AsyncExitStack) -> EvidenceSource
     if settings.evidence.source == "recording" and settings.evidence.recording is not None:
         return RecordingSource(settings.evidence.recording)
     return ClusterSource(await stack.enter_async_context(await Cluster.connect()))
+
+
+async def _jobs(settings: Settings, stack: AsyncExitStack) -> Jobs:
+    namespaces = settings.jobs.namespaces
+    return Jobs(await stack.enter_async_context(await Cluster.connect()) if namespaces else None, namespaces=namespaces)
+
+
+def _outbound(settings: Settings) -> Outbound:
+    return Outbound(Reach.read(settings.http.allow), Mounted(settings.http.secrets))
 
 
 def _repository(settings: Settings) -> Repository:

@@ -92,6 +92,10 @@ class Field:
             eventually("the operator is let in", lambda: _lives(process, log) and "authentication has finished" in log.read_text())
         return process
 
+    def suture(self, command: str, **settings: str) -> subprocess.Popen[bytes]:
+        """Start a process of ours with these settings and no others."""
+        return self._start("from suture.cli.main import main; main()", command, settings=settings)
+
     def worker(self) -> subprocess.Popen[bytes]:
         return self._start("from tests.cluster.echoing import main; main()")
 
@@ -240,6 +244,11 @@ def grant(made: Field) -> None:
 
 def bind(made: Field, kind: str, scope: dict[str, str], name: str, rules: list[dict[str, Any]]) -> None:
     """Give the operator's account these rules."""
+    bind_to(made, "operator", kind, scope, name, rules)
+
+
+def bind_to(made: Field, account: str, kind: str, scope: dict[str, str], name: str, rules: list[dict[str, Any]]) -> None:
+    """Give an account of the field's namespace these rules."""
     group = "rbac.authorization.k8s.io"
     role = {"apiVersion": f"{group}/v1", "kind": kind, "metadata": {"name": name, **scope}, "rules": rules}
     binding = {
@@ -247,7 +256,7 @@ def bind(made: Field, kind: str, scope: dict[str, str], name: str, rules: list[d
         "kind": f"{kind}Binding",
         "metadata": {"name": name, **scope},
         "roleRef": {"apiGroup": group, "kind": kind, "name": name},
-        "subjects": [{"kind": "ServiceAccount", "name": "operator", "namespace": made.namespace}],
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": made.namespace}],
     }
     made.apiserver.apply(role, binding)
 
