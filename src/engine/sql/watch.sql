@@ -26,6 +26,7 @@ with locks as materialized (
            (select min(e.run_at) from suture.workflow_executions e
             where e.status = 'enqueued' and e.run_at > e.updated_at and e.run_at > now()) as later,
            (select min(s.next_at) from suture.schedules s where s.next_at > now()) as schedule,
+           (select min(suture.next_token(q)) from suture.queues q where q.rate_starts is not null) as token,
            (select min(worker.absent_since) + $1::interval from worker where not worker.here and worker.absent_since > now() - $1::interval)
                as absent
 ), seen as materialized (
@@ -44,11 +45,14 @@ with locks as materialized (
            exists (select from suture.schedules s where s.next_at <= now()) as schedules,
            exists (select from suture.workflow_executions e where e.status = 'running') as runs,
            (select count(*) from worker where worker.here) as present,
-           (select extract(epoch from least(wake, deadline, start, later, schedule, absent) - now())::float8 from come) as next
+           (select extract(epoch from least(wake, deadline, start, later, schedule, token, absent) - now())::float8 from come) as next
 ), hinted as materialized (
     select pg_notify('suture_due', queue) from (
         select distinct e.queue from suture.workflow_executions e
         where e.status = 'enqueued' and e.run_at > e.updated_at and e.run_at <= now() and e.run_at > now() - interval '5 seconds'
+        union
+        select q.name from suture.queues q -- a token has come, or a place has become free, and nobody was told
+        where not q.paused and (q.concurrency is not null or q.rate_starts is not null) and suture.may_be_claimed(q)
     ) as ripe
 )
 select due, schedules, runs, present, next, (select count(*) from hinted) as hints,

@@ -110,8 +110,12 @@ begin
               and (started_at is not null or run_at <= greatest(next.run_at, now()))
             limit room) as before);
         update suture.workflow_executions set parked = false where id = next.id;
-        perform pg_notify('suture_due', the_queue);
     end loop;
+    if exists (select from suture.workflow_executions
+               where queue = the_queue and concurrency_key = the_key and status in ('enqueued', 'running', 'waiting') and not parked
+                 and started_at is null and run_at <= now()) then
+        perform pg_notify('suture_due', the_queue);
+    end if;
 end $$;
 
 -- What is handed in as parked was judged without the lock: whoever it stands behind may have ended meanwhile.
@@ -212,6 +216,23 @@ begin
         or exists (
             select from suture.workflow_executions where status = 'enqueued' and started_at is not null and queue = q.name
               and suture.urgency(run_at, priority) <= suture.latest_due() and run_at <= now()));
+end $$;
+
+-- When a queue that has something to start, and no token for it, gets its next one; null: nobody waits for a token.
+create function suture.next_token(q suture.queues) returns timestamptz language plpgsql stable as $$
+declare
+    may record := suture.room_of_queue(q, 1);
+begin
+    if q.rate_starts is null or q.paused or may.room <= 0 or may.fresh > 0 then
+        return null;
+    end if;
+    return case when exists (
+            select from suture.workflow_executions where status = 'enqueued' and concurrency_key is null and queue = q.name
+              and suture.urgency(run_at, priority) <= suture.latest_due() and run_at <= now())
+        or exists (
+            select from suture.workflow_executions where status = 'enqueued' and concurrency_key is not null and not parked and queue = q.name
+              and suture.urgency(run_at, priority) <= suture.latest_due() and run_at <= now())
+        then suture.bucket_empty(q) + make_interval(secs => suture.seconds_of_token(q)) end;
 end $$;
 
 -- Claims from queues with limits, whose rows the caller holds, and what has a concurrency key. Each statement in here sees what was
