@@ -6,6 +6,7 @@ and LeaseLost ends all work on it. Knows nothing of workflow code (see `run`), n
 
 import asyncio
 import logging
+import math
 import random
 import time
 from collections.abc import Awaitable, Callable
@@ -56,12 +57,24 @@ class Claim:
     shared: Journal | None = None
     """Where its checkpoints and its ending are written together with others'; without one it has a journal of its own."""
     epoch: int = field(init=False)
+    _lasts: float = field(init=False)
+    """Seconds from a renewal to the end of the lease."""
     journal: Journal = field(init=False)
 
     def __post_init__(self) -> None:
         self.epoch = self.execution.epoch
+        expires = self.execution.lease_expires
+        self._lasts = (expires - self.execution.updated_at).total_seconds() if expires else math.inf
         self.is_parent = self.execution.parent_id is not None or self.execution.has_children
         self.journal = self.shared or Journal(self.database, self.owner, actor=self.actor)
+
+    def hold(self) -> None:
+        """Before anything is done that no fence can take back: a process that was stopped for a while goes on as if nothing had been.
+
+        Raises: LeaseLost when the lease may have run out unseen, and another worker may be about the same.
+        """
+        if time.monotonic() - self.renewed > self._lasts:
+            raise LeaseLost
 
     @property
     def fence(self) -> tuple[UUID, UUID, int]:

@@ -173,7 +173,7 @@ class Run:
         if intent == "theirs":
             await self._stand_back(kind, key)
         if intent == "ours":
-            found = await self._attempt(name, retry, timeout, lambda: _find_or_act(find, act), started)
+            found = await self._attempt(name, retry, timeout, lambda: self._find_or_act(find, act), started)
             result = plain(declared, found, what=what)
         kept = await self._claim.confirm(name, result, kind=kind, key=key, attempts=self._attempts(name), started_at=started)
         return restored(declared, kept, what=what)  # type: ignore[no-any-return]
@@ -319,6 +319,7 @@ class Run:
     async def _attempt(
         self, name: str, retry: Retry | None, timeout: timedelta | None, body: Callable[[], Awaitable[T]], started: datetime
     ) -> T:
+        self._claim.hold()
         before = _cancellations()
         scope = asyncio.timeout(timeout.total_seconds()) if timeout else None
         try:
@@ -330,6 +331,12 @@ class Run:
             # The border between somebody's step and the engine: any failure is a value here, but for being stopped ourselves.
             await self._failed(name, error, before=before, scope=scope, retry=retry, started=started)
             raise
+
+    async def _find_or_act(self, find: Callable[[], Awaitable[T | None]], act: Callable[[], Awaitable[T]]) -> T:
+        if (found := await find()) is not None:
+            return found
+        self._claim.hold()  # what was not there may be there by now, when the answer took longer than the lease
+        return await act()
 
     async def _failed(
         self, name: str, error: BaseException, *, before: int, scope: asyncio.Timeout | None, retry: Retry | None, started: datetime
@@ -379,8 +386,3 @@ def _cancellations() -> int:
 
 def _unstopped(error: BaseException) -> Exception:
     return error if isinstance(error, Exception) else TemporaryError("Something that the step waited for was cancelled.")
-
-
-async def _find_or_act(find: Callable[[], Awaitable[T | None]], act: Callable[[], Awaitable[T]]) -> T:
-    found = await find()
-    return found if found is not None else await act()
