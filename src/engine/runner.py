@@ -313,6 +313,7 @@ class Runner:
             log.debug("waits", extra=_about(claim))
         except LeaseLost:
             log.warning("lost the lease, nothing more is written", extra=_about(claim))
+            self._strays = True  # it may be ours still, when only the heartbeats failed
         except asyncio.CancelledError:
             if claim.cancel_requested:
                 await self._settle(claim)
