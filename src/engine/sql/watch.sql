@@ -4,8 +4,8 @@
 -- $1 grace interval, $2 tell boolean (whether the asker hears the others)
 --
 -- Reads the first row of each index of things to come, and what runs. Nothing is decided here: each statement of a sweep looks again.
--- One NOTIFY for all: it tells the fleet that somebody has looked. Postponed work that became due a moment ago is hinted at as well; a moment
--- longer than the longest pause between two looks.
+-- One NOTIFY for all: it tells the fleet that somebody has looked. Hinted at as well is postponed work that became due a moment ago, a moment
+-- longer than the longest pause between two looks, and work that nobody takes although it is due: workers that hear poll seldom.
 with locks as materialized (
     select classid, objid from pg_locks
     where locktype = 'advisory' and granted and objsubid = 1 and database = (select oid from pg_database where datname = current_database())
@@ -53,6 +53,19 @@ with locks as materialized (
         union
         select q.name from suture.queues q -- a token has come, or a place has become free, and nobody was told
         where not q.paused and (q.concurrency is not null or q.rate_starts is not null) and suture.may_be_claimed(q)
+        union
+        select served.queue -- a hint was lost: due for a second, and nobody has taken it
+        from (select distinct unnest(w.queues) as queue from suture.workers w where w.stopped_at is null) as served
+        where served.queue not in (select q.name from suture.queues q where q.paused)
+          and (exists (select from suture.workflow_executions e
+                       where e.status = 'enqueued' and e.concurrency_key is null and e.queue = served.queue and e.run_at <= now()
+                         and suture.urgency(e.run_at, e.priority) > now() - interval '10 seconds' - timestamptz '2000-01-01 00:00:00+00'
+                         and suture.urgency(e.run_at, e.priority) < now() - interval '1 second' - timestamptz '2000-01-01 00:00:00+00')
+               or exists (select from suture.workflow_executions e
+                          where e.status = 'enqueued' and e.concurrency_key is not null and not e.parked and e.queue = served.queue
+                            and e.run_at <= now()
+                            and suture.urgency(e.run_at, e.priority) > now() - interval '10 seconds' - timestamptz '2000-01-01 00:00:00+00'
+                            and suture.urgency(e.run_at, e.priority) < now() - interval '1 second' - timestamptz '2000-01-01 00:00:00+00'))
     ) as ripe
 )
 select due, schedules, runs, present, next, (select count(*) from hinted) as hints,
