@@ -77,6 +77,9 @@ class WorkerSettings(BaseModel, frozen=True):
     """Longest pause between two looks at the queue; a NOTIFY cuts it short. Jittered by a fifth."""
     drain: Seconds = timedelta(seconds=20)
     """After SIGTERM: how long the steps under way may still finish. Then they are handed back. Keep it below the pod's grace."""
+    retention: Seconds = timedelta(days=90)
+    """How long an ended execution stays in the history, with its steps and timeline, at least: whole months are dropped. One that lives is
+    never dropped, however old."""
     modules: Names = ()
     """Modules with further workflows, beside those that installed distributions offer by the entry point `suture.workflows`."""
     health_address: str = "0.0.0.0:8081"

@@ -97,7 +97,7 @@ def _default(field: FieldInfo) -> str:
         case SecretStr() as value if secret(field):
             return f"`{value.get_secret_value()}`"  # what stands in the code is no secret
         case timedelta() as time:
-            return f"`{time.total_seconds():g}` s"
+            return f"`{time.total_seconds():.12g}` s"
         case tuple() as several:
             return f"`{','.join(several)}`"
         case str() as text:

@@ -107,8 +107,7 @@ async def sweep(database: Database, *, lease: Lease) -> int:
 
 
 async def tidy(database: Database, *, keep_ended: timedelta, keep_workers: timedelta) -> int:
-    """Move ended executions to the history, add its coming months, forget workers that left. Returns how many executions moved."""
-    await database.none("add_partitions")
+    """Move ended executions to the history, forget workers that left. Returns how many executions moved. See `retention` for the rest."""
     await database.none("forget_workers", keep_workers)
     moved = batch = len(await database.many("archive", BATCH, keep_ended))
     while batch == BATCH:

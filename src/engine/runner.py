@@ -24,6 +24,7 @@ from suture.engine.outcome import again, explain
 from suture.engine.pulse import Pulse
 from suture.engine.records import Execution, Failure
 from suture.engine.results import plain
+from suture.engine.retention import Retention
 from suture.engine.run import Run
 from suture.engine.watch import CHANNEL, Watch
 from suture.engine.workflows import Workflow, Workflows
@@ -56,6 +57,7 @@ class Runner:
         poll: timedelta = timedelta(seconds=1),
         drain: timedelta = timedelta(seconds=20),
         keep_ended: timedelta = timedelta(hours=1),
+        retention: timedelta = timedelta(days=90),
         resources: object = None,
     ) -> None:
         self.owner: UUID = uuid7()
@@ -65,7 +67,7 @@ class Runner:
         """Whether it is registered and claims."""
         self._database, self._workflows, self._version, self._queues = database, workflows, version, queues
         self._concurrency, self._lease, self._poll, self._drain = concurrency, lease or Lease(), poll, drain
-        self._keep_ended = keep_ended
+        self._keep_ended, self._retention = keep_ended, Retention(database, keep=retention)
         self._running: dict[Claim, asyncio.Task[None]] = {}
         self._settling: set[Claim] = set()
         self._due, self._stop, self._greeted = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -226,6 +228,7 @@ class Runner:
 
     async def _tidy_loop(self) -> None:
         while True:
+            await self._outlive(self._retention.turn)
             await self._outlive(lambda: tidy(self._database, keep_ended=self._keep_ended, keep_workers=timedelta(days=1)))
             await asyncio.sleep(_jittered(timedelta(seconds=_TIDY * self._watch.sharers)))
 

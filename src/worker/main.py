@@ -84,6 +84,7 @@ async def connected(settings: Settings) -> AsyncIterator[Runner]:
             lease=Lease(lease.duration, lease.heartbeat, lease.grace),
             poll=settings.worker.poll,
             drain=settings.worker.drain,
+            retention=settings.worker.retention,
             # By type: each workflow takes what it works with and knows nothing of the others'.
             resources={Tools: tools, Outbound: _outbound(settings), Jobs: jobs},
         )

@@ -20,7 +20,8 @@ select step_id, attempts, error, failed_at from suture.operation_failures where 
 -- whole fence: an execution that does not run has no owner.
 -- Lateral, one look by primary key for each row: joined, the planner trusts its statistics of running rows, which come and go, and
 -- compares all with all. For the same reason nothing here joins two of its own results.
--- The conflict turns into a no-op update, because only that returns a row which the statement's snapshot may not see.
+-- The conflict turns into a no-op update, because only that returns a row which the statement's snapshot may not see. A row is ours when it
+-- has this statement's time: whoever wrote an earlier one committed before our claim was made.
 with held as materialized (
     select w.id, e.cancel_requested_by, w.epoch, w.step, w.kind, w.output, w.attempts, w.started_at
     from unnest($2::uuid[], $3::bigint[], $4::text[], $5::text[], $6::jsonb[], $7::int[], $8::timestamptz[])
@@ -31,10 +32,11 @@ with held as materialized (
         for no key update
     ) as e
 ), kept as (
-    insert into suture.operation_outputs as o (execution_id, step_id, kind, output, attempts, owner_id, epoch, started_at)
-    select id, step, kind, output, attempts, $1, epoch, started_at from held
+    insert into suture.operation_outputs as o
+        (execution_id, step_id, kind, output, attempts, owner_id, epoch, started_at, finished_at)
+    select id, step, kind, output, attempts, $1, epoch, started_at, statement_timestamp() from held
     on conflict (execution_id, step_id) do update set output = o.output
-    returning o.execution_id, o.step_id, case when xmax <> 0 then o.output end as earlier
+    returning o.execution_id, o.step_id, case when o.finished_at <> statement_timestamp() or o.owner_id <> $1 then o.output end as earlier
 )
 select execution_id, step_id, earlier from kept
 union all

@@ -174,16 +174,6 @@ with ended as materialized (
 )
 insert into suture.workflow_history select * from gone returning id
 
--- name: add_partitions
--- none
---
--- The coming months, and any month in which something ended while nobody tidied.
-select suture.add_history_month(moment)
-from (select now() + make_interval(months => m) as moment from generate_series(0, 2) m
-      union
-      select distinct date_trunc('month', finished_at) from suture.workflow_executions
-      where status in ('completed', 'error', 'cancelled') and finished_at < date_trunc('month', now())) as months
-
 -- name: forget_workers
 -- none
 -- $1 age interval

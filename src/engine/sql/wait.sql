@@ -51,9 +51,9 @@ from suture.workflow_waits where execution_id = $1 and event = $2 order by creat
 -- name: emit
 -- one: the event that counts, and whether it is ours
 -- $1 execution uuid, $2 name text, $3 payload jsonb, $4 emitted_by text
-insert into suture.events as v (execution_id, name, payload, emitted_by) values ($1, $2, $3, $4)
+insert into suture.events as v (execution_id, name, payload, emitted_by, emitted_at) values ($1, $2, $3, $4, statement_timestamp())
 on conflict (execution_id, name) do update set name = v.name
-returning v.payload, v.emitted_by, v.emitted_at, (xmax = 0) as ours
+returning v.payload, v.emitted_by, v.emitted_at, v.emitted_at = statement_timestamp() as ours
 
 -- name: wake_for_event
 -- maybe: the id, when it was waiting for this event

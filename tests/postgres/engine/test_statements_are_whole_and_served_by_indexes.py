@@ -137,7 +137,7 @@ async def test_recovery_looks_at_what_runs_alone(psql, crowded):
 
 async def test_waking_looks_at_what_is_due_alone(psql, crowded):
     text = await plan(psql, "wake_due", "100", "'recovery'")
-    assert rows_read(text, "waits_due") == 0
+    assert rows_read(text, "workflow_waits_default_wake_at_idx") == 0
 
 
 async def test_deadlines_are_found_by_their_index(psql, crowded):

@@ -1,7 +1,7 @@
 -- Durable executions on Postgres.
 --
 -- workflow_executions   one row an execution that lives, or has just ended: what to run, in which state, by whom, until when
--- workflow_history      ended executions, moved here in batches and partitioned by month: retention drops a partition
+-- workflow_history      ended executions, moved here in batches and partitioned by the month of their end: retention drops a partition
 -- operation_outputs     one row a finished step: its checkpoint; first write wins
 -- operation_failures    one row a step that failed and will be tried again
 -- workflow_waits        one row a sleep or a wait: holds no process, no connection, no timer
@@ -27,6 +27,9 @@
 -- decide on an execution first locks the execution's row in an earlier statement of the same transaction: its snapshot is then
 -- younger than every writer that held the lock.
 -- Time is this database's clock alone. Every statement that moves a status sets changed_at, changed_by and reason.
+--
+-- What belongs to one execution (outputs, failures, waits, events, timeline) is partitioned by its id, which begins with the time of its
+-- creation (UUIDv7): by month, and a default partition for ids of another time or form. See "Partitions" below.
 
 create schema if not exists suture;
 
@@ -97,7 +100,7 @@ create table suture.operation_outputs (
     started_at      timestamptz not null,
     finished_at     timestamptz not null default clock_timestamp(),
     primary key (execution_id, step_id)
-);
+) partition by range (execution_id);
 
 create table suture.operation_failures (
     execution_id    uuid        not null,
@@ -106,7 +109,7 @@ create table suture.operation_failures (
     error           jsonb       not null,
     failed_at       timestamptz not null default clock_timestamp(),
     primary key (execution_id, step_id)
-);
+) partition by range (execution_id);
 
 create table suture.workflow_waits (
     execution_id    uuid        not null,
@@ -117,7 +120,7 @@ create table suture.workflow_waits (
     created_at      timestamptz not null default clock_timestamp(),
     primary key (execution_id, step_id),
     constraint ends_somehow check (event is not null or wake_at is not null)
-);
+) partition by range (execution_id);
 create index waits_due on suture.workflow_waits (wake_at) where outcome is null;
 
 create table suture.events (
@@ -127,7 +130,7 @@ create table suture.events (
     emitted_by      text        not null,
     emitted_at      timestamptz not null default clock_timestamp(),
     primary key (execution_id, name)
-);
+) partition by range (execution_id);
 
 create table suture.effects (
     kind            text        not null,
@@ -140,6 +143,7 @@ create table suture.effects (
     confirmed_at    timestamptz,
     primary key (kind, key)
 );
+create index effects_execution on suture.effects (execution_id);
 
 create table suture.timeline (
     id              bigint      generated always as identity,
@@ -153,7 +157,7 @@ create table suture.timeline (
     epoch           bigint      not null,
     xid             bigint      not null default pg_current_xact_id()::text::bigint,
     primary key (execution_id, id)
-);
+) partition by range (execution_id);
 -- Rows are appended as transactions come: a few pages of summary find the latest.
 create index timeline_xid on suture.timeline using brin (xid) with (pages_per_range = 16, autosummarize = on);
 
@@ -263,8 +267,14 @@ create trigger record_update after update on suture.workflow_executions
 create trigger check_delete after delete on suture.workflow_executions
     referencing old table as gone for each statement execute function suture.check_delete();
 
+-- Only what belongs to nothing any more may go: retention has dropped the execution itself.
 create function suture.refuse_change() returns trigger language plpgsql as $$
 begin
+    if tg_op = 'DELETE' then
+        if not exists (select from suture.executions where id = old.execution_id) then
+            return old;
+        end if;
+    end if;
     raise exception 'the % is append-only', tg_table_name using errcode = 'SU002';
 end $$;
 
@@ -273,22 +283,166 @@ create trigger append_only before update or delete on suture.timeline
 create trigger never_emptied before truncate on suture.timeline
     for each statement execute function suture.refuse_change();
 
--- Partitions of the history ------------------------------------------------------------------------------------------------
+-- Partitions ---------------------------------------------------------------------------------------------------------------
 
-create function suture.add_history_month(moment timestamptz) returns void language plpgsql as $$
-declare
-    first date := date_trunc('month', moment at time zone 'UTC');
-    name text := 'workflow_history_' || to_char(first, 'YYYYMM');
+-- Every partitioned table of this schema has partitions by month, called table_YYYYMM, and table_default; its key is a time or a UUIDv7.
+-- They are made ahead. What fits into none of them (a client whose clock is wrong, an id that is no UUIDv7, a month for which nobody made a
+-- partition in time) lands in the default: nothing is refused. A month that has begun in the default stays there.
+--
+-- A month is dropped when it is older than the retention and no execution that is kept has an id in it. If a few do, because they wait long,
+-- their rows are moved to the default first, in the same transaction; many hold the month back.
+-- In the default, rows are deleted in batches when their execution is no longer kept.
+--
+-- Each of these functions may be called by anyone at any time; only the owner of the tables gets something done. One that meets a lock gives
+-- up at once and is called again by the next pass: behind a statement that waits for a strong lock, everyone else would wait, too.
+
+create function suture.id_at(moment timestamptz) returns uuid language sql immutable parallel safe as $$
+    select (lpad(to_hex(floor(extract(epoch from moment) * 1000)::bigint), 12, '0') || repeat('0', 20))::uuid
+$$;
+comment on function suture.id_at is 'The least UUIDv7 of a moment: for a range of ids, hence of executions by their creation.';
+
+create function suture.partitioned_tables() returns table (name text, key text, by_id boolean) language sql stable as $$
+    select c.relname::text, a.attname::text, a.atttypid = 'uuid'::regtype
+    from pg_partitioned_table p
+    join pg_class c on c.oid = p.partrelid and c.relnamespace = 'suture'::regnamespace
+    join pg_attribute a on a.attrelid = c.oid and a.attnum = p.partattrs[0]
+    where pg_has_role(current_user, c.relowner, 'usage')
+    order by c.relname
+$$;
+
+create function suture.add_default(parent text) returns void language plpgsql as $$
 begin
-    -- two migrations or sweeps at once: the second waits here and finds it done
-    perform pg_advisory_xact_lock(hashtextextended('suture.' || name, 0));
-    if to_regclass('suture.' || name) is null then
-        execute format('create table suture.%I partition of suture.workflow_history for values from (%L) to (%L)',
-                       name, first::timestamp at time zone 'UTC', (first + interval '1 month')::timestamp at time zone 'UTC');
+    execute format('create table suture.%I partition of suture.%I default', parent || '_default', parent);
+    perform suture.seal(parent || '_default');
+end $$;
+
+-- A trigger for TRUNCATE is not handed down to partitions.
+create function suture.seal(partition text) returns void language plpgsql as $$
+begin
+    if partition like 'timeline%' then
+        execute format('create trigger never_emptied before truncate on suture.%I for each statement execute function suture.refuse_change()',
+                       partition);
     end if;
 end $$;
 
-select suture.add_history_month(now() + make_interval(months => m)) from generate_series(0, 2) m;
+-- Attached, not made in place: that locks the parent for nobody but another one like this.
+create function suture.add_month(parent text, key text, by_id boolean, month date) returns boolean language plpgsql as $$
+declare
+    name text := parent || '_' || to_char(month, 'YYYYMM');
+    lower timestamptz := month::timestamp at time zone 'UTC';
+    upper timestamptz := (month + interval '1 month')::timestamp at time zone 'UTC';
+    first text := case when by_id then suture.id_at(lower)::text else lower::text end;
+    next text := case when by_id then suture.id_at(upper)::text else upper::text end;
+    taken boolean;
+begin
+    if to_regclass(format('suture.%I', name)) is not null then
+        return false;
+    end if;
+    execute format('select exists (select from suture.%I where %I >= %L and %I < %L)', parent || '_default', key, first, key, next) into taken;
+    if taken then
+        return false;
+    end if;
+    perform set_config('lock_timeout', '100ms', true);
+    execute format('create table suture.%I (like suture.%I including all excluding identity)', name, parent);
+    perform suture.seal(name);
+    execute format('alter table suture.%I attach partition suture.%I for values from (%L) to (%L)', parent, name, first, next);
+    return true;
+exception when lock_not_available or check_violation then
+    return false; -- the next pass finds a better moment; or a row came into the default just now
+end $$;
+
+-- The coming months, and for the history any month in which something ended while nobody tidied. Of two at once one works.
+create function suture.add_months(ahead integer default 2) returns integer language plpgsql as $$
+begin
+    if not pg_try_advisory_xact_lock(hashtextextended('suture.partitions', 0)) then
+        return 0;
+    end if;
+    return (
+        select count(*) from suture.partitioned_tables() t, lateral (
+            select date_trunc('month', now() at time zone 'UTC') + make_interval(months => m) as moment from generate_series(0, ahead) m
+            union
+            select date_trunc('month', finished_at at time zone 'UTC') from suture.workflow_executions
+            where not t.by_id and status in ('completed', 'error', 'cancelled')
+              and finished_at < date_trunc('month', now() at time zone 'UTC') at time zone 'UTC') as months
+        where suture.add_month(t.name, t.key, t.by_id, months.moment::date));
+end $$;
+
+-- Ids of kept executions in a range, up to a limit: the living and those in the history.
+create function suture.holders(first uuid, next uuid, most integer) returns uuid[] language sql stable as $$
+    select coalesce(array_agg(id), '{}') from (
+        (select id from suture.workflow_executions where id >= first and id < next limit most)
+        union all
+        (select id from suture.workflow_history where id >= first and id < next limit most)
+        limit most) as kept
+$$;
+
+-- Months that are older than the retention, of the history first: what it no longer holds holds back nothing.
+create function suture.old_months(retention interval) returns table (parent text, key text, by_id boolean, month date) language sql stable as $$
+    select t.name, t.key, t.by_id, found.month
+    from suture.partitioned_tables() t
+    join pg_inherits i on i.inhparent = format('suture.%I', t.name)::regclass
+    join pg_class c on c.oid = i.inhrelid and c.relname ~ '_[0-9]{6}$',
+    lateral (select to_date(right(c.relname, 6), 'YYYYMM') as month) as found
+    where (found.month + interval '1 month')::timestamp at time zone 'UTC' <= now() - retention
+    order by t.by_id, found.month, t.name
+$$;
+
+create function suture.drop_month(parent text, key text, by_id boolean, month date) returns text language plpgsql as $$
+declare
+    name text := parent || '_' || to_char(month, 'YYYYMM');
+    first uuid := suture.id_at(month::timestamp at time zone 'UTC');
+    next uuid := suture.id_at((month + interval '1 month')::timestamp at time zone 'UTC');
+    few constant integer := 100;
+    kept uuid[] := '{}';
+begin
+    if by_id and cardinality(suture.holders(first, next, few + 1)) > few then
+        return 'held';
+    end if;
+    if not pg_try_advisory_xact_lock(hashtextextended('suture.partitions', 0)) then
+        return 'busy';
+    end if;
+    perform set_config('lock_timeout', '100ms', true);
+    -- The lock first, in a statement of its own: whoever has written into the month has committed then, and whoever comes finds it gone.
+    execute format('lock table suture.%I in access exclusive mode', parent);
+    if to_regclass(format('suture.%I', name)) is null then
+        return 'gone';
+    end if;
+    if by_id then
+        kept := suture.holders(first, next, few + 1);
+        if cardinality(kept) > few then
+            return 'held';
+        end if;
+    end if;
+    execute format('alter table suture.%I detach partition suture.%I', parent, name);
+    if cardinality(kept) > 0 then
+        execute format('insert into suture.%I overriding system value select * from suture.%I where %I = any ($1)', parent, name, key) using kept;
+    end if;
+    execute format('drop table suture.%I', name);
+    return 'dropped';
+exception when lock_not_available then
+    return 'busy';
+end $$;
+
+-- Deletes what belongs to no kept execution: looks at `most` rows with a key in a range, in order, and returns the last key that it saw, null at
+-- the end of the range.
+create function suture.forget(from_table text, key text, after uuid, upto uuid, most integer, out last uuid, out forgotten integer)
+language plpgsql as $$
+declare
+    seen uuid[];
+begin
+    execute format('select array(select %1$I from suture.%2$I where %1$I > $1 and %1$I <= $2 order by %1$I limit $3)', key, from_table)
+        into seen using after, upto, most;
+    last := seen[most];
+    forgotten := 0;
+    if cardinality(seen) > 0 then -- mostly not: no lock is taken then
+        execute format('delete from suture.%2$I d where %1$I = any ($1)
+                            and not exists (select from suture.executions e where e.id = d.%1$I)', key, from_table) using seen;
+        get diagnostics forgotten = row_count;
+    end if;
+end $$;
+
+select suture.add_default(name) from suture.partitioned_tables();
+select suture.add_months();
 
 -- Views --------------------------------------------------------------------------------------------------------------------
 
