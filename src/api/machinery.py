@@ -1,7 +1,7 @@
 """The shapes of the engine's machinery: queues with their limits, schedules, workers. Pure; see `shapes` for tasks."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import Any, Self
 from uuid import UUID
@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field, JsonValue
 
 from suture.api.shapes import Shape, plain
 from suture.engine import Limits, Queue, Rate, Schedule
+from suture.engine.glance import SPAN, Glance
 
 
 class Starts(Shape):
@@ -134,3 +135,58 @@ class WorkerShape(Shape):
     beat_seconds: float
     """Age of its last heartbeat."""
     running: int
+
+
+class QueueAtAGlance(Shape):
+    name: str
+    paused: bool
+    concurrency: int | None
+    per_key: int | None
+    rate_starts: int | None
+    rate_seconds: float | None
+    running: int
+    due: int
+    delayed: int
+    oldest_seconds: float | None
+    more: bool
+    """Whether more than the counted ten thousand are enqueued."""
+
+
+class WorkerAtAGlance(Shape):
+    id: UUID
+    name: str
+    queues: list[str]
+    presence: bool
+    absent: bool
+    """Whether its presence is gone: its work is about to be taken over."""
+    beat_seconds: float
+    running: int
+
+
+class RunAtAGlance(Shape):
+    id: UUID
+    workflow: str
+    queue: str
+    step: str | None
+    """As its worker's last heartbeat told."""
+    worker: str | None
+    seconds: float
+    """Since its claim."""
+    crashes: int
+
+
+class GlanceShape(Shape):
+    """What `suture top` shows."""
+
+    at: datetime
+    queues: list[QueueAtAGlance]
+    workers: list[WorkerAtAGlance]
+    longest: list[RunAtAGlance]
+    ended_per_second: float
+    """Over the last ten seconds."""
+    failed_per_second: float
+    dead_letters: int
+
+    @classmethod
+    def of(cls, seen: Glance) -> Self:
+        return cls.model_validate({**asdict(seen), "ended_per_second": seen.ended / SPAN, "failed_per_second": seen.failed / SPAN})

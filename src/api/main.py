@@ -39,7 +39,7 @@ async def serve(settings: Settings, *, started: Callable[[str], None] | None = N
     async with Database.connect(
         settings.database.url.get_secret_value(), direct=_opened(settings.database.direct), size=settings.database.pool, packages=packages
     ) as database:
-        app = application(Engine(database), Records(database), Workflows.discover(), settings=settings.api)
+        app = application(Engine(database), Records(database), Workflows.discover(settings.workflows.modules), settings=settings.api)
         with listen(settings.api.address) as listener:
             await run(app, listener, started=started)
 

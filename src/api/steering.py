@@ -7,10 +7,11 @@ from fastapi import APIRouter, Depends, Path
 from suture.api.bodies import json_of, schema_of
 from suture.api.gateway import Here, Operator, Viewer
 from suture.api.health import STATEMENTS_LIMIT
-from suture.api.machinery import Limitation, QueueShape, ScheduleShape, Why, WorkerShape
+from suture.api.machinery import GlanceShape, Limitation, QueueShape, ScheduleShape, Why, WorkerShape
 from suture.api.patience import within
 from suture.api.problems import documented
 from suture.api.shapes import Task
+from suture.engine.glance import glance
 
 router = APIRouter(responses=documented(401, 403, 422, 503))
 
@@ -76,3 +77,9 @@ async def run_schedule(by: Operator, name: Name, gateway: Here) -> Task:
 async def workers(_by: Viewer, gateway: Here) -> list[WorkerShape]:
     """The processes that claim and run, the one with the youngest beat first."""
     return [WorkerShape(**row) for row in await within(STATEMENTS_LIMIT, gateway.engine.database.many("living_workers"))]
+
+
+@router.get("/glance", tags=["health"])
+async def look(_by: Viewer, gateway: Here) -> GlanceShape:
+    """What `suture top` shows: cheap enough for every second."""
+    return GlanceShape.of(await within(STATEMENTS_LIMIT, glance(gateway.engine.database)))

@@ -7,7 +7,8 @@ decide (who may answer a proposal, whether a new task's input fits) always goes 
 
 import getpass
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -16,6 +17,10 @@ from suture.settings import Settings
 
 Answer = Any
 """JSON as the gateway's interface describes it: the same words and shapes through either door."""
+
+
+Look = Callable[[], Awaitable[Answer]]
+"""What `suture top` asks every second, on a connection that it keeps."""
 
 
 class Door(Protocol):
@@ -37,6 +42,7 @@ class Door(Protocol):
     def pause_schedule(self, name: str) -> Answer: ...
     def resume_schedule(self, name: str) -> Answer: ...
     def run_schedule(self, name: str) -> Answer: ...
+    def watching(self) -> AbstractAsyncContextManager[Look]: ...
 
 
 def open_door() -> Door:

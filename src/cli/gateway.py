@@ -1,7 +1,9 @@
 """The command line's way to the gateway: one request an answer, and its problem as one of our errors. See `door` for when it is taken."""
 
+import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import quote
 from uuid import UUID
@@ -72,6 +74,10 @@ class Gateway:
 
     def run_schedule(self, name: str) -> Any:
         return call("POST", f"/schedules/{quote(name, safe='')}/run", body={})
+
+    @asynccontextmanager
+    async def watching(self) -> AsyncIterator[Callable[[], Awaitable[Any]]]:
+        yield lambda: asyncio.to_thread(call, "GET", "/glance")
 
 
 def _items(found: Any) -> Any:

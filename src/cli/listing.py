@@ -25,9 +25,9 @@ COLOURS = {
 }  # fmt: skip
 
 
-def console() -> Console:
-    """Standard output, in colour where a person reads it."""
-    piped = not sys.stdout.isatty() and "COLUMNS" not in os.environ
+def console(*, narrow: bool = False) -> Console:
+    """Standard output, in colour where a person reads it; `narrow` keeps the width of a terminal in a pipe too."""
+    piped = not narrow and not sys.stdout.isatty() and "COLUMNS" not in os.environ
     return Console(highlight=False, width=WIDE if piped else None)
 
 

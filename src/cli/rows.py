@@ -1,15 +1,17 @@
 """The rows behind the commands: each asks the engine with the database's address alone. Answers in the gateway's shapes, see `door`."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, Literal, cast
 from uuid import UUID
 
 from pydantic_core import to_jsonable_python
 
-from suture.api.machinery import Limitation, QueueShape, ScheduleShape, WorkerShape
+from suture.api.machinery import GlanceShape, Limitation, QueueShape, ScheduleShape, WorkerShape
 from suture.api.shapes import Letter, Line, Step, Task
 from suture.engine import Database, Engine
+from suture.engine.glance import glance
 from suture.remediation.records import Records
 
 PACKAGES = ("suture.engine", "suture.remediation", "suture.cli")
@@ -133,6 +135,15 @@ class Rows:
             return Task.of(await engine.get(await engine.schedules.run_now(name, actor=self._actor)))
 
         return self._ask(steer)
+
+    @asynccontextmanager
+    async def watching(self) -> AsyncIterator[Callable[[], Awaitable[Any]]]:
+        async with Database.connect(self._url, size=1, packages=PACKAGES) as database:
+
+            async def look() -> Any:
+                return to_jsonable_python(GlanceShape.of(await glance(database)), by_alias=True)
+
+            yield look
 
     def _ask(self, what: Callable[[Engine], Awaitable[Any]]) -> Any:
         return asyncio.run(self._reach(what))

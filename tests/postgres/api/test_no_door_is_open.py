@@ -15,6 +15,7 @@ READS = [
     "/pull-requests",
     "/deliveries",
     "/dead-letters",
+    "/glance",
     "/queues",
     "/schedules",
     "/workers",

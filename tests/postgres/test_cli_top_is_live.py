@@ -1,0 +1,192 @@
+"""`suture top` shows the engine at work in any terminal, outlives an outage, costs three bounded statements, and leaves no trace."""
+
+import asyncio
+import os
+import re
+import signal
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from suture.engine import Database, Engine, Limits, Run, workflow
+from suture.engine.database import Session
+from suture.engine.glance import MOST, glance
+from tests.postgres.command import COMMAND, environment, suture
+from tests.postgres.engine.stage import PACKAGES, reached, running
+from tests.postgres.terminal import Terminal, bare
+
+
+@workflow("endless")
+async def endless(run: Run, _: None) -> None:
+    await run.step("turn", asyncio.sleep, 3600)
+
+
+@pytest.fixture
+async def engine(database_url: str) -> AsyncIterator[Engine]:
+    async with Database.connect(database_url, packages=PACKAGES) as database:
+        yield Engine(database)
+
+
+@asynccontextmanager
+async def at_work(engine: Engine) -> AsyncIterator[None]:
+    """Something runs, something is paused, something is limited."""
+    running_one = (await engine.enqueue("endless", None, actor="test")).execution.id
+    for _ in range(3):
+        await engine.enqueue("unknown", None, actor="test", queue="mail")
+    await engine.queues.pause("mail", actor="test")
+    await engine.queues.limit("night", Limits(concurrency=2), actor="test")
+    async with running(engine.database, endless, name="worker-one"):
+        await reached(engine, running_one, "running")
+        yield
+
+
+@contextmanager
+def top(url: str, *, size: tuple[int, int] = (24, 80)) -> Iterator[Terminal]:
+    with Terminal([*COMMAND, "top"], environ=environment(SUTURE_DATABASE_URL=url), size=size) as terminal:
+        yield terminal
+
+
+def frame(terminal: Terminal) -> list[str]:
+    """The lines of the last picture."""
+    pictures = [picture for picture in terminal.shown.split("\x1b[H") if "QUEUE" in picture]
+    return [line.rstrip() for line in bare(pictures[-1]).splitlines()]
+
+
+@pytest.mark.parametrize("size", [(24, 80), (15, 60), (50, 200)])
+async def test_it_shows_queues_workers_and_what_runs(engine: Engine, database_url: str, size: tuple[int, int]) -> None:
+    def watch() -> tuple[list[str], int]:
+        with top(database_url, size=size) as terminal:
+            terminal.until(lambda text: text.count("q quits") >= 2)  # it has looked again by itself
+            terminal.type("q")
+            return frame(terminal), terminal.ended()
+
+    async with at_work(engine):
+        lines, code = await asyncio.to_thread(watch)
+
+    assert code == 0
+    assert len(lines) <= size[0]
+    assert max(map(len, lines)) <= size[1]
+    assert re.match(r"suture +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", lines[0])
+    text = "\n".join(lines)
+    assert re.search(r"^mail +3 .*paused$", text, re.MULTILINE)
+    assert re.search(r"^night +0 .*2 at o", text, re.MULTILINE)
+    assert re.search(r"^worker-one +1 .*(present|prese…)", text, re.MULTILINE)
+    assert re.search(r"^endless +\d\.\ds", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("leave", ["q", "\x03", signal.SIGTERM])
+async def test_it_leaves_the_terminal_as_it_was(engine: Engine, database_url: str, leave: str | signal.Signals) -> None:
+    def watch() -> None:
+        with top(database_url) as terminal:
+            before = terminal.modes_now()
+            terminal.until(lambda text: "q quits" in text)
+            assert terminal.modes_now() != before, "keys are read one by one"
+            terminal.type(leave) if isinstance(leave, str) else os.kill(terminal.process.pid, leave)
+            assert terminal.ended() == 0
+            assert terminal.modes_now() == before
+            assert terminal.shown.endswith("\x1b[?1049l\x1b[?25h") or terminal.shown.endswith("\x1b[?25h\x1b[?1049l")
+
+    await asyncio.to_thread(watch)
+
+
+class Wire:
+    """A wire to Postgres that can be cut."""
+
+    def __init__(self, folder: Path) -> None:
+        self._target = str(next(folder.glob(".s.PGSQL.*[0-9]")))
+        self._wires: set[asyncio.StreamWriter] = set()
+        self.cut = False
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.cut:
+            writer.close()
+            return
+        back, forth = await asyncio.open_unix_connection(self._target)
+        self._wires |= {writer, forth}
+        with suppress(OSError):
+            await asyncio.gather(self._carry(reader, forth), self._carry(back, writer))
+        for end in (writer, forth):
+            end.close()
+
+    async def _carry(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        while part := await source.read(1 << 16):
+            sink.write(part)
+            await sink.drain()
+        sink.close()
+
+    def switch(self, *, cut: bool) -> None:
+        self.cut = cut
+        while cut and self._wires:
+            self._wires.pop().transport.abort()
+
+
+async def test_it_says_that_postgres_is_away_and_goes_on_when_it_is_back(engine: Engine, database_url: str) -> None:
+    given = parse_qs(urlsplit(database_url).query)
+    folder, user = given.get("host", [""])[0], given.get("user", ["suture"])[0]
+    if not folder.startswith("/"):
+        pytest.skip("the wire is tied to a socket of the embedded Postgres")
+    wire = Wire(Path(folder))
+    server = await asyncio.start_server(wire, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    through = re.sub(r"//([^@/]*@)?/", rf"//\g<1>127.0.0.1:{port}/", database_url.partition("?")[0]) + f"?user={user}"
+    loop = asyncio.get_running_loop()
+
+    def switch(*, cut: bool) -> None:
+        done = threading.Event()
+        loop.call_soon_threadsafe(lambda: (wire.switch(cut=cut), done.set()))
+        done.wait(10)
+
+    def watch() -> None:
+        with top(through) as terminal:
+            assert "ended/s" in terminal.until(lambda text: "ended/s" in text)
+            switch(cut=True)
+            shown = terminal.until(lambda text: "away for" in text)
+            assert re.search(r"as of .* UTC +away for \d+ s: Postgres", shown)
+            terminal.shown = ""
+            switch(cut=False)
+            assert "ended/s" in terminal.until(lambda text: "ended/s" in text)
+            terminal.type("q")
+            assert terminal.ended() == 0
+
+    async with server:
+        await asyncio.to_thread(watch)
+
+
+async def test_machines_get_one_look(engine: Engine, database_url: str) -> None:
+    async with at_work(engine):
+        found = (await suture("top", "--json", SUTURE_DATABASE_URL=database_url)).json
+        printed = await suture("top", "--once", SUTURE_DATABASE_URL=database_url)
+    assert {q["name"]: (q["due"], q["paused"]) for q in found["queues"]} == {"mail": (3, True), "default": (0, False), "night": (0, False)}
+    assert [w["name"] for w in found["workers"]] == ["worker-one"]
+    assert [r["workflow"] for r in found["longest"]] == ["endless"]
+    assert printed.code == 0
+    assert "\x1b" not in printed.out
+    assert max(map(len, printed.out.splitlines())) <= 80
+
+
+async def test_a_look_is_three_statements_that_count_no_backlog(engine: Engine, database_url: str) -> None:
+    await engine.enqueue_many("unknown", [None] * (MOST + 500), actor="test", queue="mail")
+    async with Recorded.connect(database_url, packages=PACKAGES) as recorded:
+        found = await glance(recorded)
+    assert len(Named.asked) == 3
+    (mail,) = found.queues
+    assert (mail["name"], mail["due"], mail["more"]) == ("mail", MOST, True)
+
+
+class Named(Session):
+    asked: list[str] = []  # noqa: RUF012 (of the one test that looks)
+
+    def _text(self, name: str, cardinality: str) -> str:
+        self.asked.append(name)
+        return super()._text(name, cardinality)
+
+
+class Recorded(Database):
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Session]:
+        async with super().session() as plain:
+            yield Named(plain.connection, self.statements)
