@@ -95,6 +95,7 @@ class Family:
         """How the child ended. Raises: Suspended while it lives."""
         if self._claim.cancel_requested:
             raise asyncio.CancelledError
+        self._claim.step = child.name
         if missing := self._replay.missing_at_end_of(child.name):
             await self._replay.expect(child.name, missing)
         if self._known is None:

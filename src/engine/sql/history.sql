@@ -56,9 +56,23 @@ update suture.dead_letters set requeued_as = $2 where execution_id = $1 and requ
 -- name: copy_checkpoints
 -- none
 -- $1 from uuid, $2 to uuid
+--
+-- All but what the execution died of: a step that failed for good, a child or a map that did not complete, children that went with it.
 insert into suture.operation_outputs (execution_id, step_id, kind, output, attempts, owner_id, epoch, started_at, finished_at)
 select $2, step_id, kind, output, attempts, owner_id, epoch, started_at, finished_at
-from suture.operation_outputs where execution_id = $1
+from suture.operation_outputs o
+where execution_id = $1
+  and not case o.kind
+      when 'failure' then o.step_id = (select step from suture.dead_letters where execution_id = $1)
+      when 'child' then not exists (
+          select from suture.child_results r
+          where r.parent_id = (o.output ->> 'parent')::uuid and r.step_id = o.step_id
+            and (r.status = 'completed'
+                 or (r.status = 'error' and r.step_id <> (select step from suture.dead_letters where execution_id = $1))))
+      when 'map' then o.step_id = (select step from suture.dead_letters where execution_id = $1) and exists (
+          select from suture.child_results r
+          where r.parent_id = (o.output ->> 'parent')::uuid and r.step_id = o.step_id and r.status <> 'completed')
+      else false end
 on conflict do nothing
 
 -- name: copy_events
