@@ -66,6 +66,14 @@ class LeaseSettings(BaseModel, frozen=True):
     """Pause between two heartbeats; one statement renews all that a worker holds."""
     grace: Seconds = timedelta(milliseconds=500)
     """How long a worker's presence may be missing before its work is taken: a blip of its connection must not cost a re-run."""
+    crash_limit: int = Field(default=5, ge=1, le=1000)
+    """Lost workers that one execution survives; the next makes it a dead letter, since it may be what kills them."""
+    suspect: int = Field(default=3, ge=1, le=1000)
+    """Lost workers from which an execution counts as suspect: a worker runs one such at a time, so that it takes no innocent one along."""
+    restart: Seconds = timedelta(seconds=5)
+    """How long after a start of Postgres nobody from before counts as lost: their leases ran out while it was away, they come back."""
+    blocked: Seconds = timedelta(minutes=5)
+    """How long steps may block their event loop until heartbeats stop: a process that hangs for ever must lose its work some time."""
 
 
 class WorkerSettings(BaseModel, frozen=True):
@@ -80,10 +88,14 @@ class WorkerSettings(BaseModel, frozen=True):
     retention: Seconds = timedelta(days=90)
     """How long an ended execution stays in the history, with its steps and timeline, at least: whole months are dropped. One that lives is
     never dropped, however old."""
-    modules: Names = ()
-    """Modules with further workflows, beside those that installed distributions offer by the entry point `suture.workflows`."""
     health_address: str = "0.0.0.0:8081"
     """Where /healthz and /readyz are served, for the kubelet too, which probes from outside the pod; empty turns them off."""
+
+
+class WorkflowSettings(BaseModel, frozen=True):
+    modules: Names = ()
+    """Modules with further workflows, or `module:function`, beside those that installed distributions offer by the entry-point group
+    `suture.workflows`. Worker, operator and gateway need the same."""
 
 
 class ApiSettings(BaseModel, frozen=True):
@@ -185,6 +197,7 @@ class Settings(BaseSettings):
     database: DatabaseSettings = DatabaseSettings()
     lease: LeaseSettings = LeaseSettings()
     worker: WorkerSettings = WorkerSettings()
+    workflows: WorkflowSettings = WorkflowSettings()
     api: ApiSettings = ApiSettings()
     repository: RepositorySettings = RepositorySettings()
     approval: ApprovalSettings = ApprovalSettings()
@@ -222,6 +235,16 @@ class Settings(BaseSettings):
             raise ValueError(
                 f"three heartbeats of {self.lease.heartbeat.total_seconds():g} s (SUTURE_LEASE_HEARTBEAT) do not fit into a lease of "
                 f"{self.lease.duration.total_seconds():g} s (SUTURE_LEASE_DURATION): one lost heartbeat would cost the lease"
+            )
+        if self.lease.suspect > self.lease.crash_limit:
+            raise ValueError(
+                f"an execution would be a dead letter after {self.lease.crash_limit} lost workers (SUTURE_LEASE_CRASH_LIMIT) and never a "
+                f"suspect, which takes {self.lease.suspect} (SUTURE_LEASE_SUSPECT)"
+            )
+        if self.lease.blocked < self.lease.duration:
+            raise ValueError(
+                f"a loop that is blocked for {self.lease.blocked.total_seconds():g} s (SUTURE_LEASE_BLOCKED) would lose its work before "
+                f"a lease of {self.lease.duration.total_seconds():g} s (SUTURE_LEASE_DURATION) has run out"
             )
         if self.evidence.source == "recording" and self.evidence.recording is None:
             raise ValueError("SUTURE_EVIDENCE_SOURCE is `recording` but SUTURE_EVIDENCE_RECORDING names no folder")

@@ -73,15 +73,14 @@ async def connected(settings: Settings) -> AsyncIterator[Runner]:
         )
         jobs = await _jobs(settings, stack)
         await stack.enter_async_context(Reaper(jobs, Engine(database)).reaping())
-        lease = settings.lease
         yield Runner(
             database,
-            Workflows.discover(),
+            Workflows.discover(settings.workflows.modules),
             name=process_name(),
             version=__version__,
             queues=settings.worker.queues,
             concurrency=settings.worker.concurrency,
-            lease=Lease(lease.duration, lease.heartbeat, lease.grace),
+            lease=Lease(**dict(settings.lease)),
             poll=settings.worker.poll,
             drain=settings.worker.drain,
             retention=settings.worker.retention,

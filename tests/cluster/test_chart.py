@@ -33,6 +33,7 @@ LEFT_AT_DEFAULT = {
     f"SUTURE_{name}"
     for name in (
         *("LEASE_GRACE", "WORKER_POLL", "WORKER_HEALTH_ADDRESS", "OPERATOR_RESYNC", "OPERATOR_MIRROR", "OPERATOR_HEALTH_ADDRESS"),
+        *("LEASE_CRASH_LIMIT", "LEASE_SUSPECT", "LEASE_RESTART", "LEASE_BLOCKED"),
         *("EVIDENCE_SOURCE", "EVIDENCE_RECORDING"),  # of demonstrations
         *("CLIENT_URL", "CLIENT_TOKEN"),  # of a person's command line
     )

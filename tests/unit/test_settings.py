@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from suture.cli.reference import replaced, settings_table
+from suture.engine import Lease
 from suture.errors import ConfigError
 from suture.settings import Settings, fields, names, secret
 
@@ -76,6 +77,22 @@ def test_what_kubernetes_tells_of_a_service_beside_us_is_no_setting_of_ours():
     assert Settings.read(links) == Settings.read({})
     with pytest.raises(ConfigError, match="SUTURE_API_PORT is no setting"):
         Settings.read({"SUTURE_API_PORT": "8080"})
+
+
+def test_each_part_of_a_lease_is_a_setting_with_the_engines_own_default():
+    assert Lease(**dict(Settings.read({}).lease)) == Lease()
+    found = Settings.read({"SUTURE_LEASE_CRASH_LIMIT": "9", "SUTURE_LEASE_RESTART": "20"}).lease
+    assert (found.crash_limit, found.restart) == (9, timedelta(seconds=20))
+
+
+def test_a_suspect_must_come_before_a_dead_letter():
+    with pytest.raises(ConfigError, match=r"after 2 lost workers \(SUTURE_LEASE_CRASH_LIMIT\).*takes 3 \(SUTURE_LEASE_SUSPECT\)"):
+        Settings.read({"SUTURE_LEASE_CRASH_LIMIT": "2"})
+
+
+def test_a_blocked_loop_must_be_forgiven_for_a_lease():
+    with pytest.raises(ConfigError, match=r"blocked for 20 s \(SUTURE_LEASE_BLOCKED\).*lease of 30 s"):
+        Settings.read({"SUTURE_LEASE_BLOCKED": "20"})
 
 
 def test_a_lease_must_hold_three_heartbeats():
