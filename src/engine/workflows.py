@@ -15,7 +15,7 @@ from typing import Any, TypeVar, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 
 from suture.engine.retry import Retry
-from suture.errors import InvalidRequest, UnknownWorkflow
+from suture.errors import ConfigError, InvalidRequest, UnknownWorkflow
 
 GROUP = "suture.workflows"
 
@@ -121,13 +121,22 @@ class Workflows:
 def discover(modules: Sequence[str] = ()) -> Workflows:
     """The workflows of the entry-point group `suture.workflows` and of `modules`, e.g. "billing.workflows" or "billing.workflows:charge".
 
-    An entry point, and a module here, names a module, all of whose workflows are taken, or one function. Raises: ImportError,
-    AttributeError, and ValueError when two are the same workflow in the same version.
+    An entry point, and a module here, names a module, all of whose workflows are taken, or one function.
+    Raises: ConfigError that names what cannot be loaded, offers nothing, or offers what another one does.
     """
-    found = Workflows()
-    for place in (*(point.value for point in entry_points(group=GROUP)), *modules):
-        for function in _offered(place):
-            found.add(function)
+    found, sources = Workflows(), dict[tuple[str, int], str]()
+    for place, source in (*_installed(), *((module, f"the setting for further modules ({module})") for module in modules)):
+        for function in _offered(place, source):
+            name, version, _ = function.__dict__["__workflow__"]
+            earlier = sources.setdefault((name, version), source)
+            try:
+                found.add(function)
+            except ValueError:
+                raise ConfigError(
+                    f"Two offer the workflow {name} in version {version}: {earlier}, and {source}. Uninstall one, or rename it."
+                ) from None
+            except (TypeError, NameError) as error:  # its parameters, or names in its annotations that are nowhere
+                raise ConfigError(f"The workflow {name} of {source} cannot be used: {error}.") from None
     return found
 
 
@@ -139,10 +148,25 @@ def marked(function: Function) -> tuple[str, int, Retry]:
     return mark
 
 
-def _offered(place: str) -> Iterator[Function]:
+def _installed() -> Iterator[tuple[str, str]]:
+    """Each entry point's place, and what to call it."""
+    for point in entry_points(group=GROUP):
+        owner = f" of {point.dist.name} {point.dist.version}" if point.dist else ""
+        yield point.value, f"the entry point {point.name}{owner} ({point.value})"
+
+
+def _offered(place: str, source: str) -> list[Function]:
     module, _, name = place.partition(":")
-    found = import_module(module)
-    if name:
-        yield getattr(found, name)
-    else:
-        yield from (f for f in vars(found).values() if callable(f) and "__workflow__" in getattr(f, "__dict__", {}))
+    try:
+        found = import_module(module)
+        offered = [getattr(found, name)] if name else list(vars(found).values())
+    except Exception as error:
+        # A plugin is somebody's code, and its import may raise anything: whoever reads this must hear whose it is.
+        said = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise ConfigError(
+            f"The workflows of {source} cannot be loaded: {said}. Repair it, install what it needs, or uninstall it."
+        ) from error
+    workflows = [one for one in offered if callable(one) and "__workflow__" in getattr(one, "__dict__", {})]
+    if not workflows:
+        raise ConfigError(f"There is no workflow in {source}: mark its function with @workflow(name).")
+    return workflows

@@ -42,7 +42,7 @@ async def serve(settings: Settings) -> None:
     url, direct, chosen = settings.database.url, settings.database.direct, settings.operator
     connected = Database.connect(url.get_secret_value(), direct=direct.get_secret_value() if direct else None, size=settings.database.pool)
     async with connected as database, Objects.connect(namespaces=chosen.namespaces) as objects:
-        keeper = Keeper(Engine(database), objects, Workflows.discover())
+        keeper = Keeper(Engine(database), objects, Workflows.discover(settings.workflows.modules))
         mirror, resync = Mirror(keeper, every=chosen.mirror), Resync(keeper, every=chosen.resync)
         probed = probes(
             chosen.health_address,

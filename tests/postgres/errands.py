@@ -23,14 +23,18 @@ def resources(*, allow: tuple[str, ...] = LOOPBACK, secrets: Path | None = None)
 
 
 @contextmanager
-def worker(database_url: str, **settings: str) -> Iterator["subprocess.Popen[bytes]"]:
-    """`suture worker` as people start it; killed at the end of the block."""
+def worker(database_url: str, *, plugins: Path | None = None, **settings: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """`suture worker` as people start it, beside what is installed in `plugins`; killed at the end of the block.
+
+    What it writes is in its `stdout`.
+    """
     with tempfile.TemporaryDirectory() as folder:
         recording = Path(folder, "recording")
         recording.mkdir()
         own = {
             "PATH": os.environ["PATH"],
             "HOME": folder,
+            "PYTHONPATH": os.pathsep.join(map(str, [ROOT / ".dev", *([plugins] if plugins else [])])),
             "SUTURE_DATABASE_URL": database_url,
             "SUTURE_REPOSITORY_URL": folder,
             "SUTURE_EVIDENCE_SOURCE": "recording",
@@ -38,14 +42,16 @@ def worker(database_url: str, **settings: str) -> Iterator["subprocess.Popen[byt
             "SUTURE_WORKER_HEALTH_ADDRESS": "",
             "SUTURE_WORKER_POLL": "0.2",
         }
-        with Path(folder, "log").open("wb") as log:
-            bound = ["setpriv", "--pdeathsig", "KILL", sys.executable, "-m", "suture", "worker"]
+        bound = ["setpriv", "--pdeathsig", "KILL", sys.executable, "-m", "suture", "worker"]
+        path = Path(folder, "log")
+        with path.open("wb") as log, path.open("rb") as reader:
             process = subprocess.Popen(bound, env=own | settings, cwd=ROOT, stdout=log, stderr=log)
-        try:
-            yield process
-        except BaseException:
-            print(Path(folder, "log").read_text())
-            raise
-        finally:
-            process.kill()
-            process.wait()
+            process.stdout = reader
+            try:
+                yield process
+            except BaseException:
+                print(path.read_text())
+                raise
+            finally:
+                process.kill()
+                process.wait()
