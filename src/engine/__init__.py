@@ -15,6 +15,7 @@ from suture.engine.run import Run
 from suture.engine.runner import Runner
 from suture.engine.schedules import Schedule, Schedules
 from suture.engine.states import LIVE, MOVES, STATUSES, Status, is_terminal
+from suture.engine.steps import PausedStep, Steps
 from suture.engine.workflows import Workflow, Workflows, workflow
 from suture.errors import (
     ConfigError,
@@ -60,6 +61,7 @@ __all__ = [
     "Limits",
     "Move",
     "NotFound",
+    "PausedStep",
     "PayloadTooLarge",
     "PayloadUnfit",
     "PermanentError",
@@ -76,6 +78,7 @@ __all__ = [
     "SlowStep",
     "Status",
     "StepStatistics",
+    "Steps",
     "Suspended",
     "SutureError",
     "TemporaryError",

@@ -29,8 +29,8 @@ T = TypeVar("T")
 _PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)  # seconds; the last repeats until the write is made or the runner gives the claim up
 _LAST_WORD = 1.0  # seconds that a write under way still gets when its execution is cancelled
 
-Intent = Literal["ours", "theirs", "done"]
-"""Whose an effect is: ours to do, another living execution's, or done already."""
+Intent = Literal["ours", "theirs", "done", "paused"]
+"""Whose an effect is: ours to do, another living execution's, or done already; or nobody's, as nobody may begin it for now."""
 
 BETWEEN = ""
 """The step id under which failures between steps are counted."""
@@ -149,9 +149,11 @@ class Claim:
     async def intend(self, step: str, *, kind: str, key: str) -> tuple[Intent, Any]:
         """Note the intent of an outside effect: whose it is, and the result where the ledger knows it as done, whoever did it.
 
-        Raises: LeaseLost.
+        Nothing is noted while the step or its kind is paused. Raises: LeaseLost.
         """
         row = self.held(await self._write("intend", *self.fence, step, kind, key))
+        if row["state"] == "paused":
+            return "paused", None
         if row["state"] == "confirmed":
             return "done", decode(row["result"])
         return ("ours" if row["execution_id"] == self.execution.id else "theirs"), None

@@ -19,6 +19,7 @@ from suture.engine.queues import Queues
 from suture.engine.records import Checkpoint, DeadLetter, Enqueued, Event, Execution, Health, Move
 from suture.engine.schedules import Schedules
 from suture.engine.states import LIVE
+from suture.engine.steps import Steps
 from suture.errors import Conflict, DatabaseUnavailable, IllegalTransition, InvalidRequest, NotFound
 
 Reuse = Literal["return", "reject", "new"]
@@ -31,7 +32,7 @@ _BETWEEN_HINTS = 0.005  # seconds: a stream of enqueues costs 200 hints a second
 class Engine:
     def __init__(self, database: Database, *, payload_limit: int = LIMIT) -> None:
         self.database, self._limit = database, payload_limit
-        self.queues = Queues(database)
+        self.queues, self.steps = Queues(database), Steps(database)
         self.schedules, self.history = Schedules(database, payload_limit=payload_limit), History(database)
         self._unheard: set[str] = set()
         self._hinting: asyncio.Task[None] | None = None
@@ -65,7 +66,7 @@ class Engine:
         """Add an execution, or find the one that this operation key already names.
 
         Idempotent by `operation_key`: unique among the living; `reuse` says what an ended one means.
-        Of one `concurrency_key` in a queue one runs or waits at a time, from its first claim to its end, or as many as `Limits.per_key` says.
+        Of one `concurrency_key` in a queue one lives at a time, from its first claim to its end, or as many as `Limits.per_key` says.
         Raises: Conflict when the key names another workflow or input, or `reuse` is "reject"; PayloadUnfit, PayloadTooLarge.
         """
         _check_names(workflow=workflow, queue=queue, actor=actor, operation_key=operation_key, concurrency_key=concurrency_key)

@@ -22,6 +22,7 @@ from suture.engine.records import Checkpoint, Execution, Failure
 from suture.engine.replay import ADDED, Replay
 from suture.engine.results import adapter, plain, received, restored, returned
 from suture.engine.retry import Retry
+from suture.engine.steps import Pauses, stand_aside
 from suture.engine.transaction import Connection, Done, Isolation, opened
 from suture.engine.workflows import Function, Workflows
 from suture.errors import (
@@ -42,6 +43,8 @@ _STAND_BACK = Retry(initial=timedelta(seconds=2))
 _UNLUCKY = Retry(attempts=20, initial=timedelta(seconds=0.02), maximum=timedelta(seconds=5), jitter=0.5)
 """For transactions that Postgres could not put into an order, or that waited for each other: one of them gets through each time."""
 _MICROSECOND = timedelta(microseconds=1)
+_UNPAUSED = frozenset({"sleep", "wait", "patch"})
+"""Kinds of steps that do nothing which a pause could be meant for."""
 
 
 class Run:
@@ -56,8 +59,10 @@ class Run:
         retry: Retry,
         resources: Any = None,
         workflows: Workflows | None = None,
+        pauses: Pauses | None = None,
     ) -> None:
         self._claim, self._failures, self._retry = claim, failures, retry
+        self._pauses = pauses or Pauses()
         self.resources = resources
         """What the runner was given for its workflows: clients, settings."""
         self.replay = Replay(claim.execution, done, failures)
@@ -169,7 +174,9 @@ class Run:
         if (done := await self._enter(name, "effect")) is not None:
             return restored(declared, done.output, what=what)  # type: ignore[no-any-return]
         started = self._now()
-        intent, result = await self._claim.intend(name, kind=kind, key=admit_name(key, "key of the effect"))
+        while (intended := await self._claim.intend(name, kind=kind, key=admit_name(key, "key of the effect")))[0] == "paused":
+            await stand_aside(self._claim, name, kind=kind)
+        intent, result = intended
         if intent == "theirs":
             await self._stand_back(kind, key)
         if intent == "ours":
@@ -299,6 +306,8 @@ class Run:
         if done is None:
             if self.replay.behind and kind != "patch":
                 await self._mark_added(name)
+            if kind not in _UNPAUSED and self._pauses.cover(self.execution.workflow, name):
+                await stand_aside(self._claim, name)
         elif done.kind == "failure":
             raise self._give_up(name, recalled(done.output))
         return done

@@ -26,6 +26,8 @@ from suture.engine.records import Execution, Failure
 from suture.engine.results import plain
 from suture.engine.retention import Retention
 from suture.engine.run import Run
+from suture.engine.steps import CHANNEL as STEPS
+from suture.engine.steps import Pauses
 from suture.engine.watch import CHANNEL, Watch
 from suture.engine.workflows import Workflow, Workflows
 from suture.errors import DatabaseUnavailable, LeaseLost, NoSession, Signal, Suspended, SutureError
@@ -76,6 +78,7 @@ class Runner:
         self._shown = 0.0
         """When the presence was last shown on the connection that listens."""
         self._kin = asyncio.Event()
+        self._pauses = Pauses(database, poll=poll)
         self._unwritten: set[UUID] = set()
         self._strays = False
         """Whether the database may hold claims of ours that are not running here."""
@@ -101,7 +104,8 @@ class Runner:
             await self._outlive(self._register)
         try:
             async with self._pulse.beating(), asyncio.TaskGroup() as loops:
-                others = [loops.create_task(loop()) for loop in (self._sweep_loop, self._listen_loop, self._tidy_loop, self._tend_loop)]
+                kinds = self._sweep_loop, self._listen_loop, self._tidy_loop, self._tend_loop, self._pauses.follow
+                others = [loops.create_task(loop()) for loop in kinds]
                 await self._claim_loop()
                 await self._finish_running()
                 for other in others:
@@ -113,6 +117,7 @@ class Runner:
 
     async def _register(self) -> None:
         await self._database.none("register", self.owner, self.name, self._version, list(self._queues))
+        await self._pauses.read()
         self.ready = True
 
     async def _finish_running(self) -> None:
@@ -246,11 +251,12 @@ class Runner:
             self._shown = 0.0
             try:
                 await self._database.listen(
-                    ["suture_due", "suture_cancel", CHANNEL], self._hear, greet=self._greet, every=self._lease.heartbeat
+                    ["suture_due", "suture_cancel", STEPS, CHANNEL], self._hear, greet=self._greet, every=self._lease.heartbeat
                 )
             except DatabaseUnavailable as error:
                 log.debug("no hints for now: %s", error)
                 self._watch.hears = False
+                self._pauses.told(hears=False)
                 self._due.set()  # a hint may have been lost with it
                 self._greeted.set()  # or as much of it as can be had
                 pause = _WITHOUT_HINTS if isinstance(error, NoSession) else _RELISTEN
@@ -272,6 +278,7 @@ class Runner:
         await show_presence(session, self.owner)
         self._shown = time.monotonic()
         self._watch.hears = True
+        self._pauses.told(hears=True)
         self._greeted.set()
 
     def _hear(self, channel: str, payload: str) -> None:
@@ -280,6 +287,8 @@ class Runner:
             self._watch.hurry()
         if channel == CHANNEL:
             self._watch.heard(payload)
+        if channel == STEPS:
+            self._pauses.told(hears=True)
         if channel == "suture_cancel":
             for claim in [c for c in self._running if str(c.execution.id) == payload]:
                 self._cancel(claim)
@@ -337,7 +346,15 @@ class Runner:
             return
         workflow = self._workflows.get(claim.execution.workflow, claim.execution.version)
         done, failures = (await claim.checkpoints(), await claim.failures()) if claim.may_have_begun else ({}, {})
-        run = Run(claim, done=done, failures=failures, retry=workflow.retry, resources=self.resources, workflows=self._workflows)
+        run = Run(
+            claim,
+            done=done,
+            failures=failures,
+            retry=workflow.retry,
+            resources=self.resources,
+            workflows=self._workflows,
+            pauses=self._pauses,
+        )
         try:
             output = await workflow.function(run, workflow.read_input(claim.execution.input))
             run.replay.finish()

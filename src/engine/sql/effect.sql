@@ -1,23 +1,31 @@
 -- name: intend
--- maybe: the ledger's row, ours or an earlier one's; no row: the lease is lost
+-- maybe: the ledger's row, ours or an earlier one's, or `paused` when nobody may begin it for now; no row: the lease is lost
 -- $1 execution uuid, $2 owner uuid, $3 epoch bigint, $4 step text, $5 kind text, $6 key text
 --
 -- The intent is on disk before the act: whoever comes after a crash knows that the outside must be asked first.
 -- Of two executions that want the same effect one holds the intent while it lives; the other has to wait for its outcome. Somebody who
 -- is not seen here ended, and was forgotten, long ago: the minute covers an execution younger than this statement's snapshot.
 with held as materialized (
-    select id from suture.workflow_executions
+    select id, workflow from suture.workflow_executions
     where id = $1 and owner_id = $2 and epoch = $3 and status = 'running'
     for no key update
+), paused as materialized (
+    select held.id from held, suture.paused_steps p
+    where suture.covers(p.workflow, held.workflow) and (suture.covers(p.step, $4) or suture.covers(p.step, $5))
+    limit 1
+), intended as (
+    insert into suture.effects as f (kind, key, execution_id, step_id)
+    select $5, $6, id, $4 from held where not exists (select from paused)
+    on conflict (kind, key) do update set execution_id = case
+        when f.state = 'intended' and (
+            exists (select from suture.executions e where e.id = f.execution_id and e.finished_at is not null)
+            or (f.intended_at < now() - interval '1 minute' and not exists (select from suture.executions e where e.id = f.execution_id)))
+        then excluded.execution_id else f.execution_id end
+    returning f.state, f.result, f.execution_id
 )
-insert into suture.effects as f (kind, key, execution_id, step_id)
-select $5, $6, id, $4 from held
-on conflict (kind, key) do update set execution_id = case
-    when f.state = 'intended' and (
-        exists (select from suture.executions e where e.id = f.execution_id and e.finished_at is not null)
-        or (f.intended_at < now() - interval '1 minute' and not exists (select from suture.executions e where e.id = f.execution_id)))
-    then excluded.execution_id else f.execution_id end
-returning f.state, f.result, f.execution_id
+select state, result, execution_id from intended
+union all
+select 'paused', null, id from paused
 
 -- name: confirm
 -- maybe: the output that counts; no row: the lease is lost

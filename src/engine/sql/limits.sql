@@ -84,3 +84,74 @@ select id, $4, $5, $6, $7, input, $8, coalesce($9, now()), $10, $11, key,
 from (select id, input, key, row_number() over (partition by key order by id) as nth
       from unnest($1::uuid[], $2::jsonb[], $3::text[]) as given (id, input, key)) as numbered
 order by id
+
+-- name: paused_steps
+-- many: the pauses, and how many executions wait for the end of each
+select p.step, p.workflow, p.paused_by, p.paused_at, p.reason,
+       (select count(*) from suture.held_steps h join suture.workflow_executions e on e.id = h.execution_id
+        where e.status = 'waiting' and e.step = h.step
+          and suture.covers(p.workflow, h.workflow) and (suture.covers(p.step, h.step) or suture.covers(p.step, h.kind))) as held
+from suture.paused_steps p
+order by p.step, p.workflow
+
+-- name: pause_steps
+-- none
+-- $1 step text, $2 workflow text, $3 actor text, $4 reason text
+insert into suture.paused_steps (step, workflow, paused_by, reason) values ($1, $2, $3, $4)
+on conflict (step, workflow) do update
+    set paused_by = excluded.paused_by, paused_at = clock_timestamp(), reason = excluded.reason
+
+-- name: close_steps
+-- none
+--
+-- The pair of `share_steps`, to the end of the transaction: no execution is being suspended, so that all that are can be seen and woken.
+select pg_advisory_xact_lock(hashtextextended('suture.paused_steps', 17))
+
+-- name: share_steps
+-- none
+select pg_advisory_xact_lock_shared(hashtextextended('suture.paused_steps', 17))
+
+-- name: resume_steps
+-- maybe: the step; no row: there was no such pause
+-- $1 step text, $2 workflow text
+delete from suture.paused_steps where step = $1 and workflow = $2 returning step
+
+-- name: tell_steps
+-- none
+select pg_notify('suture_steps', '')
+
+-- name: find_pause
+-- maybe: a pause that covers the step
+-- $1 workflow text, $2 step text, $3 kind text
+select step, paused_by, reason from suture.paused_steps p
+where suture.covers(p.workflow, $1) and (suture.covers(p.step, $2) or suture.covers(p.step, $3))
+order by paused_at
+limit 1
+
+-- name: note_held
+-- none
+-- $1 execution uuid, $2 workflow text, $3 step text, $4 kind text
+insert into suture.held_steps (execution_id, workflow, step, kind) values ($1, $2, $3, $4)
+on conflict (execution_id) do update set step = excluded.step, kind = excluded.kind, held_at = clock_timestamp()
+
+-- name: wake_held
+-- many: the ids of the executions that go on, because no pause covers their step any more
+-- $1 actor text
+with free as materialized (
+    select h.execution_id, h.step from suture.held_steps h
+    where not exists (select from suture.paused_steps p
+                      where suture.covers(p.workflow, h.workflow) and (suture.covers(p.step, h.step) or suture.covers(p.step, h.kind)))
+), waiting as materialized (
+    select e.id from suture.workflow_executions e join free on e.id = free.execution_id
+    where e.status = 'waiting' and e.step = free.step
+    order by e.id
+    for no key update of e
+), forgotten as (
+    delete from suture.held_steps h using free where h.execution_id = free.execution_id
+)
+update suture.workflow_executions e
+set status = 'enqueued', run_at = now(), updated_at = now(), changed_at = clock_timestamp(), changed_by = $1,
+    reason = e.step || ' is paused no longer'
+from waiting
+where e.id = waiting.id
+returning e.id, pg_notify('suture_due', e.queue)::text as notified

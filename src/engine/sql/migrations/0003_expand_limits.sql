@@ -356,3 +356,27 @@ begin
     where e.id = any (array(select chosen.id from chosen))
     returning e.*;
 end $$;
+
+-- Steps that nobody may begin -------------------------------------------------------------------------------------------------
+
+create table suture.paused_steps (
+    step            text        not null check (step <> ''),
+    workflow        text        not null check (workflow <> ''),
+    paused_by       text        not null,
+    paused_at       timestamptz not null default clock_timestamp(),
+    reason          text        not null default '',
+    primary key (step, workflow)
+);
+
+-- One row an execution that was suspended in front of a paused step.
+create table suture.held_steps (
+    execution_id    uuid        primary key,
+    workflow        text        not null,
+    step            text        not null,
+    kind            text        not null,
+    held_at         timestamptz not null default clock_timestamp()
+);
+
+-- In a pattern `*` stands for any text, and everything else for itself.
+create function suture.covers(pattern text, name text) returns boolean language sql immutable parallel safe
+return name like replace(replace(replace(replace(pattern, '\', '\\'), '%', '\%'), '_', '\_'), '*', '%');
