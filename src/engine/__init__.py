@@ -7,6 +7,7 @@ from suture.engine.database import Database, Session
 from suture.engine.engine import Engine
 from suture.engine.history import Failures, History, SlowStep, StepStatistics, WorkflowStatistics
 from suture.engine.lease import Lease
+from suture.engine.letters import DeadLetters
 from suture.engine.migrate import migrate
 from suture.engine.queues import Limits, Queue, Queues, Rate
 from suture.engine.records import Checkpoint, DeadLetter, Enqueued, Event, Execution, Failure, Health, Move
@@ -46,6 +47,7 @@ __all__ = [
     "Database",
     "DatabaseUnavailable",
     "DeadLetter",
+    "DeadLetters",
     "Engine",
     "Enqueued",
     "Event",

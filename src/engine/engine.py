@@ -12,9 +12,11 @@ from typing import Literal
 from uuid import UUID
 
 from suture.engine.database import Database, Row, Session
+from suture.engine.fork import FromStep, fork, requeue
 from suture.engine.history import History
 from suture.engine.ids import uuid7
-from suture.engine.payload import LIMIT, admit, admit_name, decode, digest, encode
+from suture.engine.letters import DeadLetters
+from suture.engine.payload import LIMIT, admit, admit_name, decode, digest
 from suture.engine.queues import Queues
 from suture.engine.records import Checkpoint, DeadLetter, Enqueued, Event, Execution, Health, Move
 from suture.engine.schedules import Schedules
@@ -34,6 +36,7 @@ class Engine:
         self.database, self._limit = database, payload_limit
         self.queues, self.steps = Queues(database), Steps(database)
         self.schedules, self.history = Schedules(database, payload_limit=payload_limit), History(database)
+        self.letters = DeadLetters(database)
         self._unheard: set[str] = set()
         self._hinting: asyncio.Task[None] | None = None
 
@@ -234,36 +237,26 @@ class Engine:
         return later, [Execution.from_row(row) for row in rows]
 
     async def dead_letters(self, *, limit: int = 50) -> list[DeadLetter]:
-        """Youngest first."""
-        return [DeadLetter.from_row(row) for row in await self.database.many("dead_letters", limit)]
+        """Youngest first; `letters` has the rest of what can be done with them."""
+        return await self.letters.page(limit=limit)
 
-    async def requeue(self, id: UUID, *, actor: str, from_step: Literal["failed", "start"] = "failed") -> Execution:  # noqa: A002
+    async def requeue(self, id: UUID, *, actor: str, from_step: FromStep = "failed") -> Execution:  # noqa: A002
         """Run a dead letter again as a new execution, which keeps the finished steps unless it goes from the start.
 
-        Raises: NotFound when there is no such task. IllegalTransition when it is no dead letter, or was requeued before. Conflict when
-        its operation key is taken by another one that lives.
+        Raises: NotFound when there is no such task. IllegalTransition when it is no dead letter, or was requeued or discarded before.
+        Conflict when its operation key is taken by another one that lives.
         """
         _check_names(actor=actor)
-        dead = await self.get(id)
-        successor, (insert, keyed) = uuid7(), _insert(dead.concurrency_key, lone=False)
-        async with self.database.transaction() as session:
-            if await session.maybe("mark_requeued", id, successor) is None:
-                raise IllegalTransition(f"Task {id} is {dead.status} and no dead letter that waits: it cannot be requeued.")
-            text = encode(dead.input, limit=self._limit)
-            row = await session.one(
-                insert,
-                *(successor, dead.workflow, dead.version, dead.queue, dead.priority, text, dead.operation_key, digest(text)),
-                *(json.dumps(dict(dead.labels)), None, dead.max_attempts, None, actor, f"requeued from {id}", id, *keyed),
-            )
-            if not row["created"]:
-                raise Conflict(
-                    f"The operation key {dead.operation_key!r} of task {id} is taken by {row['id']}, which lives: wait for its end."
-                )
-            await session.none("hint", [dead.queue])
-            if from_step == "failed":
-                await session.none("copy_checkpoints", id, successor)
-                await session.none("copy_events", id, successor)
-        return await self.get(successor)
+        return await requeue(self.database, id, actor=actor, from_step=from_step)
+
+    async def fork(self, id: UUID, *, from_step: str, actor: str, version: int | None = None) -> Execution:  # noqa: A002
+        """Run an ended execution again, as a new one, from one of its steps; what had finished before that step did is kept.
+
+        Events are kept, but for those that answered a wait which is not; an outside effect that is confirmed is not done again. The new
+        one has no operation key. Raises: NotFound, with the steps that there are. IllegalTransition when it has not ended.
+        """
+        _check_names(actor=actor)
+        return await fork(self.database, id, from_step=from_step, actor=actor, version=version)
 
     async def expire(self, worker: str) -> list[UUID]:
         """End the leases of everyone called `worker`, for whoever knows that it is gone; its work is recovered by the next sweep.

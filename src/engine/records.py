@@ -160,6 +160,9 @@ class DeadLetter:
     crashes: int
     dead_at: datetime
     requeued_as: UUID | None
+    discarded_at: datetime | None
+    discarded_by: str | None
+    discard_reason: str | None
 
     @classmethod
     def from_row(cls, row: Row) -> Self:

@@ -29,8 +29,8 @@ from suture.executions
 where started_at > now() - interval '1 hour' and run_at <= started_at + interval '1 hour'
 
 -- name: dead_count
--- one: dead letters that nobody has requeued
-select count(*) as count from suture.dead_letters where requeued_as is null
+-- one: dead letters that nobody has requeued or discarded
+select count(*) as count from suture.dead_letters where requeued_as is null and discarded_at is null
 
 -- name: unclaimable
 -- many: enqueued workflows that are overdue, with the newest version asked for

@@ -25,7 +25,7 @@ with locks as materialized (
             where e.start_by > now() and e.started_at is null and e.status = 'enqueued') as start,
            (select min(e.run_at) from suture.workflow_executions e
             where e.status = 'enqueued' and e.run_at > e.updated_at and e.run_at > now()) as later,
-           (select min(s.next_at) from suture.schedules s where s.next_at > now()) as schedule,
+           (select min(s.next_at) from suture.schedules s where s.next_at > now() and not s.paused) as schedule,
            (select min(suture.next_token(q)) from suture.queues q where q.rate_starts is not null) as token,
            (select min(worker.absent_since) + $1::interval from worker where not worker.here and worker.absent_since > now() - $1::interval)
                as absent
@@ -42,7 +42,7 @@ with locks as materialized (
            or exists (select from suture.workflow_executions e
                       where e.start_by <= now() and e.started_at is null and e.status = 'enqueued')
            or exists (select from suture.tidings) as due,
-           exists (select from suture.schedules s where s.next_at <= now()) as schedules,
+           exists (select from suture.schedules s where s.next_at <= now() and not s.paused) as schedules,
            exists (select from suture.workflow_executions e where e.status = 'running') as runs,
            (select count(*) from worker where worker.here) as present,
            (select extract(epoch from least(wake, deadline, start, later, schedule, token, absent) - now())::float8 from come) as next
