@@ -44,7 +44,7 @@ async def test_a_result_comes_back_in_its_type(engine, database):
     async with running(database, parent, add):
         done = await ended(engine, task.id)
     assert (done.status, done.output) == ("completed", [3, 7])
-    (first, second) = [c for c in await engine.page(workflow="add")]
+    first, second = await engine.page(workflow="add")
     assert first.parent_id == second.parent_id == task.id
 
 
