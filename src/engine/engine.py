@@ -6,7 +6,7 @@ One method is one statement or one transaction. Works on the rows alone: any num
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Literal
 from uuid import UUID
@@ -15,6 +15,7 @@ from suture.engine.database import Database, Row, Session
 from suture.engine.fork import FromStep, fork, requeue
 from suture.engine.history import History
 from suture.engine.ids import uuid7
+from suture.engine.intake import Intake, New
 from suture.engine.letters import DeadLetters
 from suture.engine.payload import LIMIT, admit, admit_name, decode, digest
 from suture.engine.queues import Queues
@@ -22,13 +23,13 @@ from suture.engine.records import Checkpoint, DeadLetter, Enqueued, Event, Execu
 from suture.engine.schedules import Schedules
 from suture.engine.states import LIVE
 from suture.engine.steps import Steps
-from suture.errors import Conflict, DatabaseUnavailable, IllegalTransition, InvalidRequest, NotFound
+from suture.errors import Conflict, IllegalTransition, InvalidRequest, NotFound
 
 Reuse = Literal["return", "reject", "new"]
 """What an operation key of an ended execution means: its answer again, a refusal, or a new execution."""
 
-
-_BETWEEN_HINTS = 0.005  # seconds: a stream of enqueues costs 200 hints a second at most, a lone one is told at once
+_CHUNK = 1000
+"""Rows of a bulk that one statement takes: the next are made ready while Postgres writes these."""
 
 
 class Engine:
@@ -37,8 +38,7 @@ class Engine:
         self.queues, self.steps = Queues(database), Steps(database)
         self.schedules, self.history = Schedules(database, payload_limit=payload_limit), History(database)
         self.letters = DeadLetters(database)
-        self._unheard: set[str] = set()
-        self._hinting: asyncio.Task[None] | None = None
+        self._intake = Intake(database)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Session]:
@@ -75,23 +75,24 @@ class Engine:
         _check_names(workflow=workflow, queue=queue, actor=actor, operation_key=operation_key, concurrency_key=concurrency_key)
         _check_times(run_at=run_at, deadline_at=deadline_at)
         text = admit(input, limit=self._limit)
-        tags = admit(dict(labels or {}), what="labels", limit=self._limit)
+        tags = admit(dict(labels), what="labels", limit=self._limit) if labels else "{}"
+        if operation_key is None and concurrency_key is None and session is None:
+            new = New(
+                uuid7(), workflow, version, queue, priority, text, tags, run_at, max_attempts, deadline_at, actor, reason, forked_from
+            )
+            return Enqueued(await self._intake.put(new), created=True)
         content = workflow, digest(text) if operation_key is not None else None
         row = uuid7(), workflow, version, queue, priority, text, operation_key, content[1], tags
         rest = run_at, max_attempts, deadline_at, actor, reason, forked_from
         insert, keyed = _insert(concurrency_key, lone=session is None)
-        known = None
-        if operation_key is None and session is None:
-            found = await self.database.one(insert, *row, *rest, *keyed)
-        else:
-            async with self._joined(session) as inside:
-                known = await self._known(inside, operation_key, reuse)
-                found = known or await inside.one(insert, *row, *rest, *keyed)
-                if session is not None:
-                    await session.none("hint", [queue])
+        async with self._joined(session) as inside:
+            known = await self._known(inside, operation_key, reuse)
+            found = known or await inside.one(insert, *row, *rest, *keyed)
+            if session is not None:
+                await session.none("hint", [queue])
         created = known is None and found["created"]
         if created and session is None:
-            self._hint(queue)
+            self._intake.hints.soon({queue})
         if not created and (found["workflow"], found["input_digest"]) != content:
             raise Conflict(
                 f"The operation key {operation_key!r} belongs to {found['workflow']} {found['id']} with another input: "
@@ -119,30 +120,38 @@ class Engine:
         """
         _check_names(workflow=workflow, queue=queue, actor=actor)
         _check_times(run_at=run_at)
-        texts = [admit(one, what=f"input {number}", limit=self._limit) for number, one in enumerate(inputs)]
-        tags, ids = admit(dict(labels or {}), what="labels", limit=self._limit), [uuid7() for _ in texts]
+        tags = admit(dict(labels or {}), what="labels", limit=self._limit)
         rest = workflow, version, queue, priority, tags, run_at, actor, reason
-        if concurrency_keys is None:
-            await self.database.none("enqueue_many", ids, texts, *rest)
-        else:
+        ids = [uuid7() for _ in inputs]
+        if concurrency_keys is not None:
             keys = _check_keys(concurrency_keys, len(ids))
-            await self.database.none("enqueue_many_keyed", ids, texts, keys, *rest)
-        self._hint(queue)
+            await self.database.none("enqueue_many_keyed", ids, self._texts(inputs), keys, *rest)
+        elif len(ids) <= _CHUNK:
+            await self.database.none("enqueue_many", ids, self._texts(inputs), *rest)
+        else:
+            async with self.database.transaction() as inside:
+                await self._enqueue_chunks(inside, ids, inputs, rest)
+        self._intake.hints.soon({queue})
         return ids
 
-    def _hint(self, queue: str) -> None:
-        """Wake a worker: soon, and once for all that came meanwhile."""
-        self._unheard.add(queue)
-        if self._hinting is None or self._hinting.done():
-            self._hinting = asyncio.create_task(self._tell(), name="hint")
+    async def _enqueue_chunks(self, session: Session, ids: list[UUID], inputs: Sequence[object], rest: tuple[object, ...]) -> None:
+        written: asyncio.Task[None] | None = None
+        try:
+            for first in range(0, len(ids), _CHUNK):
+                texts = self._texts(inputs[first : first + _CHUNK], first)
+                if written is not None:
+                    await written
+                written = asyncio.create_task(session.none("enqueue_many", ids[first : first + _CHUNK], texts, *rest))
+                await asyncio.sleep(0)  # it is on its way before the next texts are made
+            if written is not None:
+                await written
+        finally:
+            if written is not None and not written.done():
+                written.cancel()  # the connection is free for the rollback when it has ended
+                await asyncio.wait([written])
 
-    async def _tell(self) -> None:
-        while self._unheard:
-            queues = list(self._unheard)
-            self._unheard.clear()
-            with suppress(DatabaseUnavailable):  # the workers poll, too
-                await self.database.none("hint", queues)
-            await asyncio.sleep(_BETWEEN_HINTS)
+    def _texts(self, inputs: Sequence[object], first: int = 0) -> list[str]:
+        return [admit(one, what=f"input {number}", limit=self._limit) for number, one in enumerate(inputs, first)]
 
     async def _known(self, session: Session, operation_key: str | None, reuse: Reuse) -> Row | None:
         """The execution that answers for this key; None: a new one is due."""

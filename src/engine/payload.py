@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import re
+from functools import lru_cache
 from typing import Any
 
 from suture.errors import InvalidRequest, PayloadTooLarge, PayloadUnfit
@@ -26,6 +27,7 @@ NAME_LIMIT = 512
 _TAG = "$suture"
 # In the text of json.dumps: an escaped NUL or surrogate, an exponent, a negative zero, or our own tag. Only then the slow way is needed.
 _SPECIAL = re.compile(r'\\u0000|\\ud[89a-f]|\d[eE]\+?\d|-0\.0|"\$suture"')
+_SHORT = 4_000  # characters: no number in it has more digits than Python writes and reads
 _DECIMAL_BITS = 14_000  # an int of up to 4,300 decimal digits; Python refuses to write or read longer ones
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _CONTROL = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
@@ -61,12 +63,16 @@ def admit(value: object, *, what: str = "input", limit: int = LIMIT) -> str:
 
     Raises: PayloadUnfit with the place of a NUL, a lone surrogate, or a number that is none. PayloadTooLarge.
     """
+    text = _plainly_fit(value)
+    if text is not None:
+        return _bounded(text, limit)
     complaint = _complaint(value, what)
     if complaint:
         raise PayloadUnfit(complaint)
     return encode(value, limit=limit)
 
 
+@lru_cache(maxsize=4096)
 def admit_name(name: str, what: str) -> str:
     """A name or key that goes into columns, indexes and log lines.
 
@@ -82,6 +88,17 @@ def admit_name(name: str, what: str) -> str:
 def digest(text: str) -> bytes:
     """SHA-256 of a payload, the same for the same content in whatever order its keys came."""
     return hashlib.sha256(json.dumps(json.loads(text), sort_keys=True, separators=(",", ":")).encode()).digest()
+
+
+def _plainly_fit(value: object) -> str | None:
+    """The JSON text where the text alone shows that nothing can be wrong, as it nearly always does; None: look closer."""
+    try:
+        text = _dumps(value)
+    except RecursionError:
+        return None
+    if text is None or len(text) > _SHORT or text.count("{") + text.count("[") > DEPTH or _SPECIAL.search(text):
+        return None
+    return text
 
 
 def _dumps(value: object) -> str | None:

@@ -14,6 +14,37 @@ on conflict (operation_key) where operation_key is not null and status in ('enqu
     do update set operation_key = e.operation_key
 returning e.*, (xmax = 0) as created
 
+-- name: enqueue_lone
+-- one: when it was created
+-- $1 id uuid, $2 workflow text, $3 version int, $4 queue text, $5 priority int, $6 input jsonb, $7 labels jsonb, $8 run_at timestamptz,
+-- $9 max_attempts int, $10 deadline_at timestamptz, $11 actor text, $12 reason text, $13 forked_from uuid, $14 hint boolean
+--
+-- Without a key there is nothing to conflict with, and all of the row but its time is known to who wrote it. The hint goes along where
+-- none went a moment ago: commits that notify wait for each other, which would end the group commit of all clients.
+insert into suture.workflow_executions
+    (id, workflow, version, queue, priority, input, labels, run_at, max_attempts, deadline_at, changed_by, reason, forked_from)
+values ($1, $2, $3, $4, $5, $6, $7, coalesce($8, now()), $9, $10, $11, $12, $13)
+returning created_at as at, case when $14 then pg_notify('suture_due', queue)::text end as told
+
+-- name: enqueue_all
+-- one: when they were created
+-- $1 ids uuid[], $2 workflows text[], $3 versions int[], $4 queues text[], $5 priorities int[], $6 inputs jsonb[], $7 labels jsonb[],
+-- $8 run_at timestamptz[], $9 max_attempts int[], $10 deadline_at timestamptz[], $11 actors text[], $12 reasons text[],
+-- $13 forked_from uuid[], $14 hints text[]
+--
+-- As `enqueue_lone`, those of many callers.
+with added as (
+    insert into suture.workflow_executions
+        (id, workflow, version, queue, priority, input, labels, run_at, max_attempts, deadline_at, changed_by, reason, forked_from)
+    select id, workflow, version, queue, priority, input, labels, coalesce(run_at, now()), max_attempts, deadline_at, actor, reason, forked_from
+    from unnest($1::uuid[], $2::text[], $3::int[], $4::text[], $5::int[], $6::jsonb[], $7::jsonb[], $8::timestamptz[], $9::int[],
+                $10::timestamptz[], $11::text[], $12::text[], $13::uuid[])
+        as given (id, workflow, version, queue, priority, input, labels, run_at, max_attempts, deadline_at, actor, reason, forked_from)
+), told as materialized (
+    select pg_notify('suture_due', queue)::text from unnest($14::text[]) as due (queue)
+)
+select now() as at, (select count(*) from told) as told
+
 -- name: enqueue_many
 -- none
 -- $1 ids uuid[], $2 inputs jsonb[], $3 workflow text, $4 version int, $5 queue text, $6 priority int, $7 labels jsonb,
