@@ -22,8 +22,14 @@ BATCH = 1_000
 _BATCHES = 20  # of one table in a pass
 _FIRST = UUID(int=0)
 
-_BY_AGE = (("effects", "execution_id"), ("dead_letters", "execution_id"))
-"""Tables without partitions whose rows go with their execution, and the column that names it."""
+_BY_AGE = (
+    ("effects", "execution_id", 1),
+    ("dead_letters", "execution_id", 1),
+    ("fan_outs", "parent_id", 1),
+    ("child_results", "parent_id", 2),
+)
+"""Tables without partitions whose rows go with their execution, the column that names it, and how many times longer they stay: the
+results of children are still looked at by forks of their parent."""
 
 
 class Retention:
@@ -41,8 +47,8 @@ class Retention:
             self._warn()
         dropped = await self._drop_months()
         await self._database.many("forget_ended", self._keep, BATCH)
-        for table, key in _BY_AGE:
-            await self._forget(table, key, age=self._keep)
+        for table, key, longer in _BY_AGE:
+            await self._forget(table, key, age=self._keep * longer)
         for row in await self._database.many("defaults"):
             await self._forget(f"{row['name']}_default", row["key"], age=None)
         return dropped

@@ -162,3 +162,26 @@ async def test_an_operation_key_is_looked_up_in_both_tables_by_index(psql, crowd
     text = await plan(psql, "last_with_key", "'k'")
     assert "executions_key" in text
     assert "Seq Scan on workflow_executions" not in text
+
+
+HOT = {
+    "enqueue": f"{ANY}, 'w', 1, 'q0', 0, 'null', null, null, '{{}}', null, null, null, 'test', 'test', null",
+    "claim": f"{ANY}, array['q0','q1'], array['w'], array[1], 10, interval '30 s', 'worker', 3, false",
+    "checkpoint": f"{ANY}, array[{ANY}], array[1], array['s'], array['step'], array['null'::jsonb], array[1], array[now()]",
+    "complete": f"{ANY}, array[{ANY}], array[1], array['null'::jsonb], 'worker'",
+    "beat": f"{ANY}, array[{ANY}], array[1], array['s'], interval '30 s'",
+    "mark_absent": "interval '0'",
+    "recover": "interval '1 s', 5, 100, 'recovery', interval '0'",
+    "wake_due": "100, 'recovery'",
+    "expire_overdue": "100, 'recovery'",
+    "due_schedules": "100, true",
+    "load_checkpoints": ANY,
+}
+
+
+@pytest.mark.parametrize("name", HOT)
+async def test_what_is_asked_all_the_time_does_not_read_the_history(psql, crowded, name):
+    text = await plan(psql, name, HOT[name])
+    assert "workflow_history" not in text
+    assert "Seq Scan on workflow_executions" not in text
+    assert "timeline" not in text.split("Trigger")[0]

@@ -118,6 +118,26 @@ async def test_what_ended_before_the_retention_goes_with_its_partitions_and_a_le
     assert await retention.turn() == []
 
 
+async def test_a_dead_letter_goes_with_its_execution_and_the_ends_of_children_stay_twice_as_long(engine, database, psql, age, retention):
+    async def dead_since(months):
+        task = (await engine.enqueue("story", None, actor="test")).execution
+        await psql.execute("update suture.workflow_executions set deadline_at = now() - interval '1 s' where id = $1", task.id)
+        await database.many("expire_overdue", 10, "test")
+        old = await age(task.id, created=months + 1, finished=months)
+        await psql.execute("insert into suture.child_results (parent_id, step_id, child_id, status) values ($1, 's', $1, 'completed')", old)
+        return old
+
+    async def left(table, key):
+        return {row[0] for row in await psql.fetch(f"select {key} from suture.{table}")}
+
+    older, old, young = await dead_since(9), await dead_since(4), await dead_since(1)
+    await tidy(database, keep_ended=timedelta(0), keep_workers=timedelta(days=1))
+    assert await left("dead_letters", "execution_id") == {older, old, young}
+    await retention.turn()
+    assert await left("dead_letters", "execution_id") == {young}
+    assert await left("child_results", "parent_id") == {old, young}
+
+
 async def test_an_execution_that_lives_loses_nothing_however_old_and_goes_on(engine, database, psql, age, retention):
     async with running(database, story):
         task = (await engine.enqueue("story", None, actor="test")).execution
