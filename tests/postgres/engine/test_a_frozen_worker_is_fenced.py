@@ -12,7 +12,7 @@ from suture.engine.ids import uuid7
 from suture.engine.lease import beat, sweep
 from suture.engine.records import Failure
 from suture.errors import LeaseLost
-from tests.postgres.engine.stage import LEASE, ended, running
+from tests.postgres.engine.stage import LEASE, QUICK, ended, running
 
 NOW = datetime.now(UTC)
 WRITES = {
@@ -25,7 +25,7 @@ WRITES = {
     "intend": lambda c: c.intend("late", kind="late", key="late"),
     "confirm": lambda c: c.confirm("kept", "late", kind="kept", key="kept", attempts=1, started_at=NOW),
 }
-READS = {"checkpoints", "failures"}
+READS = {"checkpoints", "failures", "hold"}
 TABLES = (
     "workflow_executions",
     "operation_outputs",
@@ -211,3 +211,25 @@ async def test_a_run_whose_claim_is_lost_is_stopped_in_its_step(engine, database
         await asyncio.wait_for(inside.wait(), 10)
         await psql.execute("update suture.workflow_executions set owner_id = $1, epoch = epoch + 1", uuid7())  # as an heir does
         await asyncio.wait_for(stopped.wait(), 5)
+
+
+async def test_a_worker_that_wakes_after_its_lease_begins_nothing(engine, take):
+    """Found by the fault campaign: the answer to its last write lay in the socket while it was frozen, and it went on to the next step."""
+    await engine.enqueue("anything", None, actor="test")
+    frozen, done = await take("frozen"), []
+    run = Run(frozen, done={}, failures={}, retry=QUICK)
+
+    async def act() -> str:
+        done.append("acted")
+        return "acted"
+
+    async def find() -> str | None:
+        done.append("looked")
+        frozen.renewed -= 31  # frozen for 31 s while the answer was on its way; the lease was 30 s
+        return None
+
+    with pytest.raises(LeaseLost):
+        await run.effect("announce", key="a", find=find, act=act, returns=str)
+    with pytest.raises(LeaseLost):
+        await run.step("next", act)
+    assert done == ["looked"]
