@@ -9,6 +9,10 @@ Any number of replicas run side by side, without leader, peering or order. What 
 | suture.dev           | tasks/status              | patch            | as configured | the mirror                                    |
 | (core)               | events                    | create           | as configured | the story for `kubectl describe`              |
 | (core)               | namespaces                | get              | kube-system   | its uid tells the rows of clusters apart      |
+| (core)               | pods                      | list watch       | the workers'  | only with SUTURE_OPERATOR_WORKER_NAMESPACE:   |
+|                      |                           |                  |               | a worker that goes is missed at once          |
+| batch                | jobs                      | list watch       | those of Jobs | only with SUTURE_JOBS_NAMESPACES: an          |
+|                      |                           |                  |               | execution is woken when its Job has ended     |
 | apiextensions.k8s.io | customresourcedefinitions | list watch       | cluster       | only without SUTURE_OPERATOR_NAMESPACES: a    |
 |                      |                           |                  |               | resource that is installed later is noticed   |
 
@@ -16,17 +20,21 @@ It reads no Secret, and writes into metadata nothing but its own finalizer.
 """
 
 import asyncio
+from collections.abc import Coroutine, Iterator
+from typing import Any
 
 import kopf
 
 from suture.engine import Database, Engine, Workflows
 from suture.operator.handlers import quiet, registry
 from suture.operator.handlers import settings as watching
+from suture.operator.job_ends import JobEnds
 from suture.operator.keeper import Keeper
 from suture.operator.mirror import Mirror
 from suture.operator.objects import Objects
 from suture.operator.probes import probes
 from suture.operator.resync import Resync
+from suture.operator.workers import Workers
 from suture.settings import Settings
 
 STUCK = 120.0
@@ -52,6 +60,7 @@ async def serve(settings: Settings) -> None:
         async with probed, asyncio.TaskGroup() as loops:
             # Before kopf: at its end it cancels every task that is younger than itself, whoever made it.
             others = [loops.create_task(mirror.run(), name="mirror"), loops.create_task(resync.run(), name="resync")]
+            others += [loops.create_task(hint, name="hint") for hint in _hints(settings, keeper.engine, objects)]
             await kopf.operator(
                 registry=registry(keeper),
                 settings=watching(namespaces=chosen.namespaces),
@@ -61,3 +70,11 @@ async def serve(settings: Settings) -> None:
             )
             for other in others:
                 other.cancel()
+
+
+def _hints(settings: Settings, engine: Engine, objects: Objects) -> Iterator[Coroutine[Any, Any, None]]:
+    """What only makes it fast: without them leases and looks tell the same, later."""
+    if settings.operator.worker_namespace:
+        yield Workers(engine, objects, namespace=settings.operator.worker_namespace).run()
+    for namespace in settings.jobs.namespaces:
+        yield JobEnds(engine, objects, namespace=namespace).run()

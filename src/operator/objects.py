@@ -23,6 +23,7 @@ PAGE: Final = 250
 """Tasks a page of a list: 250 inputs of ordinary size stay within a few MiB."""
 
 _TIMEOUT = aiohttp.ClientTimeout(total=30, sock_connect=5)  # a black-holed API server ends here
+_WATCHING = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=90)  # bookmarks come each minute
 _API_VERSION = f"{GROUP}/{VERSION}"
 _APPLY, _MERGE = "application/apply-patch+yaml", "application/merge-patch+json"
 
@@ -54,13 +55,13 @@ class Objects:
         Raises: AccessDenied, ServiceUnavailable, RateLimited.
         """
         if self._cluster_id is None:
-            found = await self._request("GET", "/api/v1/namespaces/kube-system")
+            found = await self.request("GET", "/api/v1/namespaces/kube-system")
             self._cluster_id = str(found["metadata"]["uid"])
         return self._cluster_id
 
     async def get(self, namespace: str, name: str) -> Task:
         """Raises: NotFound, AccessDenied, ServiceUnavailable, RateLimited."""
-        return Task.read(await self._request("GET", _path(namespace, name)))
+        return Task.read(await self.request("GET", _path(namespace, name)))
 
     async def everywhere(self) -> AsyncIterator[list[Task]]:
         """All Tasks, a page at a time.
@@ -71,7 +72,7 @@ class Objects:
             following = ""
             while True:
                 query = [("limit", str(PAGE)), *([("continue", following)] if following else [])]
-                page = await self._request("GET", _path(namespace), query)
+                page = await self.request("GET", _path(namespace), query)
                 yield [Task.read(item) for item in page["items"]]
                 following = page["metadata"].get("continue", "")
                 if not following:
@@ -85,10 +86,10 @@ class Objects:
         path = _path(task.meta.namespace, task.meta.name) + "/status"
         if surplus:
             body = {"metadata": _identity(task), "status": surplus}
-            task = Task.read(await self._request("PATCH", path, [("fieldManager", MANAGER)], body=body, content=_MERGE))
+            task = Task.read(await self.request("PATCH", path, [("fieldManager", MANAGER)], body=body, content=_MERGE))
         whole = {"apiVersion": _API_VERSION, "kind": KIND, "metadata": _identity(task), "status": status}
         query = [("fieldManager", MANAGER), ("force", "true")]
-        return Task.read(await self._request("PATCH", path, query, body=whole, content=_APPLY))
+        return Task.read(await self.request("PATCH", path, query, body=whole, content=_APPLY))
 
     async def guard(self, task: Task, *, guarded: bool = True) -> Task:
         """Add or remove our finalizer; those of others stay.
@@ -98,7 +99,7 @@ class Objects:
         others = [name for name in task.meta.finalizers if name != FINALIZER]
         body = {"metadata": _identity(task) | {"finalizers": [*others, FINALIZER] if guarded else others}}
         path = _path(task.meta.namespace, task.meta.name)
-        return Task.read(await self._request("PATCH", path, [("fieldManager", MANAGER)], body=body, content=_MERGE))
+        return Task.read(await self.request("PATCH", path, [("fieldManager", MANAGER)], body=body, content=_MERGE))
 
     async def tell(self, task: Task, reason: str, message: str, *, warning: bool, about: str) -> None:
         """Add a Kubernetes Event to the Task; the same `about` and `reason` make one event, however often and by whom they are told.
@@ -129,13 +130,17 @@ class Objects:
             "count": 1,
         }
         try:
-            await self._request("POST", f"/api/v1/namespaces/{meta.namespace}/events", body=event)
+            await self.request("POST", f"/api/v1/namespaces/{meta.namespace}/events", body=event)
         except Conflict:
             return  # it was told before
 
-    async def _request(
+    async def request(
         self, method: str, path: str, query: Iterable[tuple[str, str]] = (), *, body: object = None, content: str = "application/json"
     ) -> dict[str, Any]:
+        """The object that one request answers.
+
+        Raises: NotFound, Conflict, AccessDenied, InvalidRequest, ServiceUnavailable, RateLimited.
+        """
         headers = {"Accept": "application/json", "Content-Type": content}
         call = await self._api.param_serialize(method, path, {}, list(query), headers, body, auth_settings=["BearerToken"])
         try:
@@ -143,12 +148,35 @@ class Objects:
             async with response:
                 text, status, patience = await response.read(), response.status, response.headers.get("Retry-After", "")
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            said = str(error) or type(error).__name__
-            raise ServiceUnavailable(f"The API server at {self._api.configuration.host} does not answer: {said}.") from None
+            raise self._away(error) from None
         if status < 300:
             found: dict[str, Any] = json.loads(text)
             return found
         raise _refusal(status, f"{method} {path}: {_said(text, status)}", timedelta(seconds=int(patience)) if patience.isdigit() else None)
+
+    async def stream(self, path: str, query: Iterable[tuple[str, str]]) -> AsyncIterator[dict[str, Any]]:
+        """The lines of a watch, until the server ends it.
+
+        Raises: as `request`; ServiceUnavailable also when nothing comes for longer than bookmarks take.
+        """
+        call = await self._api.param_serialize("GET", path, {}, list(query), {"Accept": "application/json"}, auth_settings=["BearerToken"])
+        try:
+            response = (await self._api.call_api(*call, _request_timeout=_WATCHING)).response
+            async with response:
+                if response.status >= 300:
+                    raise _refusal(response.status, f"GET {path}: {_said(await response.read(), response.status)}", None)
+                rest = b""
+                async for chunk in response.content.iter_any():  # not by lines: one of them may be longer than the reader's buffer
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    for line in lines:
+                        yield json.loads(line)
+        except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:  # ValueError: something between us that speaks no JSON
+            raise self._away(error) from None
+
+    def _away(self, error: Exception) -> ServiceUnavailable:
+        return ServiceUnavailable(
+            f"The API server at {self._api.configuration.host} does not answer: {str(error) or type(error).__name__}."
+        )
 
 
 async def configuration() -> client.Configuration:

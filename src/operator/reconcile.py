@@ -17,6 +17,7 @@ from datetime import datetime
 from uuid import UUID
 
 from suture.engine import Execution, Workflows, is_terminal
+from suture.errands.requests import JobRequest
 from suture.errors import InvalidRequest, PermanentError
 from suture.operator.resource import FINALIZER, Meta, Spec
 from suture.remediation.incident import WORKFLOW, Incident
@@ -147,11 +148,15 @@ def _begin(spec: Spec, meta: Meta, workflows: Workflows) -> Action:
 
 
 def _stays_at_home(meta: Meta, request: object) -> None:
-    """Who may create Tasks in one namespace must not read, through us, what fails in another."""
+    """Who may create Tasks in one namespace must not, through us, read what fails in another, nor run anything there."""
     if isinstance(request, Incident) and request.workload.namespace != meta.namespace:
         raise InvalidRequest(
             f"input.workload.namespace is {request.workload.namespace!r}: a Task of type {WORKFLOW} can only name a workload of its own "
             f"namespace, {meta.namespace!r}. Create the Task there."
+        )
+    if isinstance(request, JobRequest) and request.namespace not in (None, meta.namespace):
+        raise InvalidRequest(
+            f"input.namespace is {request.namespace!r}: the Job of a Task runs in the Task's namespace, {meta.namespace!r}. Leave it out."
         )
 
 

@@ -58,7 +58,7 @@ class Web:
         return [seen for seen in self.seen if seen.path == path]
 
     def next(self, path: str) -> Answer:
-        told = self.answers.get(path, [Answer(404, body=b"nothing is here")])
+        told = self.answers.get(path) or self.answers.get(path.partition("?")[0]) or [Answer(404, body=b"nothing is here")]
         return told.pop(0) if len(told) > 1 else told[0]
 
 

@@ -35,7 +35,7 @@ VIOLATIONS = {
     "Only clients.cluster and operator import kubernetes": ("remediation/evidence.py", "from kubernetes.aio import client"),
     "Only remediation imports ruamel": ("clients/localgit.py", "from ruamel.yaml import YAML"),
     "Settings are read by main modules and the command line only": ("remediation/evidence.py", "import suture.settings"),
-    "Operator and api see only data of remediation": ("api/tasks.py", "import suture.remediation.diagnosis"),
+    "Operator and api see only data of the workflows": ("api/tasks.py", "import suture.remediation.diagnosis"),
     "Causes know nothing of each other": ("remediation/causes/{0}", "import suture.remediation.causes.{1}"),
 }
 
