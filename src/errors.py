@@ -35,6 +35,7 @@ class SutureError(Exception):
 
     @property
     def message(self) -> str:
+        """What a person may read."""
         return str(self)
 
 

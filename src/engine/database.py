@@ -87,16 +87,19 @@ class Session:
         self._statements = statements
 
     async def many(self, name: str, *args: object) -> list[Row]:
+        """All rows of the statement `name`; $1, $2, … are `args`."""
         with translated():
             rows: list[Row] = await self.connection.fetch(self._text(name, "many"), *args, timeout=_ATTEMPT)
             return rows
 
     async def maybe(self, name: str, *args: object) -> Row | None:
+        """Its row, or None."""
         with translated():
             row: Row | None = await self.connection.fetchrow(self._text(name, "maybe"), *args, timeout=_ATTEMPT)
             return row
 
     async def one(self, name: str, *args: object) -> Row:
+        """Its row. Raises: LookupError when there is none."""
         with translated():
             row: Row | None = await self.connection.fetchrow(self._text(name, "one"), *args, timeout=_ATTEMPT)
         if row is None:
@@ -104,6 +107,7 @@ class Session:
         return row
 
     async def none(self, name: str, *args: object) -> None:
+        """Run it for what it does."""
         with translated():
             await self.connection.execute(self._text(name, "none"), *args, timeout=_ATTEMPT)
 
@@ -140,6 +144,7 @@ class Database:
             await database.close()
 
     async def open(self) -> None:
+        """Make the pool, and no connection yet. `connect` does it, and closes it at the end. Raises: ConfigError."""
         # min_size 0: start-up succeeds while Postgres is away, and readiness says so, instead of a crash loop.
         self._pool = asyncpg.create_pool(
             self._url,
@@ -155,6 +160,7 @@ class Database:
             await self._pool
 
     async def close(self) -> None:
+        """Close every connection, those that are in use after five seconds."""
         if self._pool is not None:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._pool.close(), 5)
@@ -195,18 +201,22 @@ class Database:
                 await transaction.commit()
 
     async def many(self, name: str, *args: object) -> list[Row]:
+        """All rows of the statement `name`; $1, $2, … are `args`."""
         async with self.session() as session:
             return await session.many(name, *args)
 
     async def maybe(self, name: str, *args: object) -> Row | None:
+        """Its row, or None."""
         async with self.session() as session:
             return await session.maybe(name, *args)
 
     async def one(self, name: str, *args: object) -> Row:
+        """Its row. Raises: LookupError when there is none."""
         async with self.session() as session:
             return await session.one(name, *args)
 
     async def none(self, name: str, *args: object) -> None:
+        """Run it for what it does."""
         async with self.session() as session:
             await session.none(name, *args)
 

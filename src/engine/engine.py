@@ -33,11 +33,20 @@ _CHUNK = 1000
 
 
 class Engine:
+    """One database's executions. Any number may stand side by side, in any number of processes."""
+
     def __init__(self, database: Database, *, payload_limit: int = LIMIT) -> None:
         self.database, self._limit = database, payload_limit
-        self.queues, self.steps = Queues(database), Steps(database)
-        self.schedules, self.history = Schedules(database, payload_limit=payload_limit), History(database)
+        self.queues = Queues(database)
+        """Looked at, paused and limited."""
+        self.steps = Steps(database)
+        """Kinds of steps, paused and resumed."""
+        self.schedules = Schedules(database, payload_limit=payload_limit)
+        """What is due again and again."""
         self.letters = DeadLetters(database)
+        """What needs a person."""
+        self.history = History(database)
+        """What ended, in numbers."""
         self._intake = Intake(database)
 
     @asynccontextmanager

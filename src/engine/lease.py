@@ -27,8 +27,12 @@ _PATIENCE = 5  # looks for one's own presence
 
 @dataclass(frozen=True, slots=True)
 class Lease:
+    """When a worker counts as lost, and what becomes of its work. The same for a whole fleet."""
+
     duration: timedelta = timedelta(seconds=30)
+    """How long a claim lasts without a heartbeat."""
     heartbeat: timedelta = timedelta(seconds=10)
+    """Pause between two heartbeats; three must fit into a lease."""
     grace: timedelta = timedelta(milliseconds=500)
     """How long a presence may be missing before the lease counts as ended."""
     crash_limit: int = 5

@@ -16,6 +16,8 @@ State = Literal["open", "requeued", "discarded"]
 
 
 class DeadLetters:
+    """Listed, run again and let be; `Engine.requeue` does one."""
+
     def __init__(self, database: Database) -> None:
         self._database = database
 

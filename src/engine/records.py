@@ -150,6 +150,8 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
+    """An execution that ended in error, and what became of it since."""
+
     execution_id: UUID
     workflow: str
     queue: str

@@ -76,10 +76,12 @@ class Run:
 
     @property
     def id(self) -> UUID:
+        """The execution's id, the same in every run."""
         return self._claim.execution.id
 
     @property
     def execution(self) -> Execution:
+        """Its row, as it was claimed."""
         return self._claim.execution
 
     # Steps -------------------------------------------------------------------------------------------------------------------

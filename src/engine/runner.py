@@ -87,10 +87,12 @@ class Runner:
 
     @property
     def actor(self) -> str:
+        """What the timeline calls it."""
         return f"worker {self.name}"
 
     @property
     def running(self) -> int:
+        """How many executions run here now."""
         return len(self._running)
 
     def stop(self) -> None:

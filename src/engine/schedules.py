@@ -37,6 +37,8 @@ ACTOR = "schedule"
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
+    """As its row stood when it was read."""
+
     name: str
     workflow: str
     version: int

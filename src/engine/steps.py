@@ -47,6 +47,7 @@ class PausedStep:
         return cls(**{name: row[name] for name in cls.__slots__})
 
     def covers(self, workflow: str, step: str) -> bool:
+        """Whether `step` of `workflow` is among them."""
         return bool(_pattern(self.workflow).fullmatch(workflow) and _pattern(self.step).fullmatch(step))
 
 

@@ -25,6 +25,8 @@ F = TypeVar("F", bound=Function)
 
 @dataclass(frozen=True, slots=True)
 class Workflow:
+    """A function that can be run, with its name and version, and the types of what goes in and comes out."""
+
     name: str
     version: int
     function: Function
