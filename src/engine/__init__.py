@@ -4,7 +4,8 @@ Hand work in with `Engine`, write it with `workflow` and `Run`, run it with `Run
 """
 
 from suture.engine.database import Database, Session
-from suture.engine.engine import Engine
+from suture.engine.engine import Engine, Reuse
+from suture.engine.family import Child
 from suture.engine.history import Failures, History, SlowStep, StepStatistics, WorkflowStatistics
 from suture.engine.lease import Lease
 from suture.engine.letters import DeadLetters
@@ -14,11 +15,13 @@ from suture.engine.records import Checkpoint, DeadLetter, Enqueued, Event, Execu
 from suture.engine.retry import NEVER, Retry
 from suture.engine.run import Run
 from suture.engine.runner import Runner
-from suture.engine.schedules import Schedule, Schedules
+from suture.engine.schedules import Missed, Overlap, Schedule, Schedules
 from suture.engine.states import LIVE, MOVES, STATUSES, Status, is_terminal
 from suture.engine.steps import PausedStep, Steps
+from suture.engine.transaction import Connection, Done, Isolation
 from suture.engine.workflows import Workflow, Workflows, workflow
 from suture.errors import (
+    ChildFailed,
     ConfigError,
     Conflict,
     DatabaseUnavailable,
@@ -30,6 +33,7 @@ from suture.errors import (
     PayloadUnfit,
     PermanentError,
     ReplayMismatch,
+    StepFailed,
     Suspended,
     SutureError,
     TemporaryError,
@@ -42,12 +46,16 @@ __all__ = [
     "NEVER",
     "STATUSES",
     "Checkpoint",
+    "Child",
+    "ChildFailed",
     "ConfigError",
     "Conflict",
+    "Connection",
     "Database",
     "DatabaseUnavailable",
     "DeadLetter",
     "DeadLetters",
+    "Done",
     "Engine",
     "Enqueued",
     "Event",
@@ -58,11 +66,14 @@ __all__ = [
     "History",
     "IllegalTransition",
     "InvalidRequest",
+    "Isolation",
     "Lease",
     "LeaseLost",
     "Limits",
+    "Missed",
     "Move",
     "NotFound",
+    "Overlap",
     "PausedStep",
     "PayloadTooLarge",
     "PayloadUnfit",
@@ -72,6 +83,7 @@ __all__ = [
     "Rate",
     "ReplayMismatch",
     "Retry",
+    "Reuse",
     "Run",
     "Runner",
     "Schedule",
@@ -79,6 +91,7 @@ __all__ = [
     "Session",
     "SlowStep",
     "Status",
+    "StepFailed",
     "StepStatistics",
     "Steps",
     "Suspended",
