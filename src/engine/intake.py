@@ -22,6 +22,7 @@ BATCH = 200
 
 _LANES = 2  # statements under way at the same time: the next is being made while one waits for the disk
 _BETWEEN_HINTS = 0.005  # seconds: a stream of enqueues costs 200 hints a second at most, a lone one is told at once
+_STREAM = 0.003  # seconds: if it goes on, its next statement takes the hint along
 _QUEUES = 1000  # whose last hint is remembered
 
 
@@ -118,7 +119,7 @@ class Hints:
                 with suppress(DatabaseUnavailable):  # the workers poll, too
                     await self._database.none("hint", queues)
             else:
-                await asyncio.sleep(_BETWEEN_HINTS)
+                await asyncio.sleep(_BETWEEN_HINTS + _STREAM)
 
 
 class Intake:
@@ -128,6 +129,8 @@ class Intake:
         self._database, self.hints = database, Hints(database)
         self._waiting: deque[Entry] = deque()
         self._lanes: set[asyncio.Task[None]] = set()
+        self._busy = 0
+        """Lanes with a statement under way; the others are about to look for the next one."""
 
     async def put(self, new: New) -> Execution:
         """Add it; returns when it is committed. Whoever is cancelled before takes no neighbour along.
@@ -136,7 +139,7 @@ class Intake:
         """
         place = asyncio.get_running_loop().create_future()
         self._waiting.append((new, place))
-        if len(self._lanes) < _LANES:
+        if self._busy == len(self._lanes) < _LANES:
             lane = asyncio.create_task(self._drain(), name="intake")
             self._lanes.add(lane)
             lane.add_done_callback(self._lanes.discard)
@@ -147,7 +150,11 @@ class Intake:
             try:
                 async with self._database.session() as session:
                     while batch := self._take():
-                        await self._write(session, batch)
+                        self._busy += 1
+                        try:
+                            await self._write(session, batch)
+                        finally:
+                            self._busy -= 1
                         # Whoever goes on with another one shall find this connection: two turns of the loop, and no timer.
                         await asyncio.sleep(0)
                         await asyncio.sleep(0)

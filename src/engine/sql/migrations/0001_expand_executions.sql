@@ -197,16 +197,19 @@ create table suture.workers (
 
 -- A statement at a time, not a row: a batch of a thousand moves is one check and one insert into the timeline.
 
-create function suture.record_insert() returns trigger language plpgsql as $$
-declare
-    wrong record;
+create function suture.refuse_beginning(status text) returns text language plpgsql as $$
 begin
-    select * into wrong from added where status <> 'enqueued' limit 1;
-    if found then
-        raise exception 'an execution begins as enqueued, not as %', wrong.status using errcode = 'SU001';
-    end if;
-    insert into suture.timeline (execution_id, at, actor, from_status, to_status, reason, step, epoch)
-    select id, changed_at, changed_by, null, status, reason, null, epoch from added;
+    raise exception 'an execution begins as enqueued, not as %', status using errcode = 'SU001';
+end $$;
+
+-- The transaction's id is asked for once where there are rows, not for each of them.
+create function suture.record_insert() returns trigger language plpgsql as $$
+begin
+    insert into suture.timeline (execution_id, at, actor, from_status, to_status, reason, step, epoch, xid)
+    select id, changed_at, changed_by, null,
+           case status when 'enqueued' then status else suture.refuse_beginning(status) end, reason, null, epoch,
+           (select pg_current_xact_id()::text::bigint)
+    from added;
     return null;
 end $$;
 
@@ -236,13 +239,13 @@ begin
         raise exception 'execution % is %: it cannot become %', wrong.id, wrong.old_status, wrong.new_status using errcode = 'SU001';
     end if;
     -- An unchanged changed_at is no statement of ours: somebody's hand.
-    insert into suture.timeline (execution_id, at, actor, from_status, to_status, reason, step, epoch)
+    insert into suture.timeline (execution_id, at, actor, from_status, to_status, reason, step, epoch, xid)
     select n.id,
            case when n.changed_at = o.changed_at then clock_timestamp() else n.changed_at end,
            case when n.changed_at = o.changed_at then 'database user ' || session_user else n.changed_by end,
            o.status, n.status,
            case when n.changed_at = o.changed_at then 'changed by hand' else n.reason end,
-           n.step, n.epoch
+           n.step, n.epoch, (select pg_current_xact_id()::text::bigint)
     from became n join was o using (id)
     where n.status <> o.status;
     return null;
