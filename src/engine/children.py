@@ -190,17 +190,17 @@ async def tend(database: Database) -> int:
 
     Raises: DatabaseUnavailable.
     """
-    told = batch = await _tell_parents(database)
+    kinds = {row["kind"] for row in await database.many("tidings")}
+    told = batch = await _tell_parents(database) if "child ended" in kinds else 0
     while batch == BATCH:
         told += (batch := await _tell_parents(database))
-    orphans = batch = await tend_orphans(database)
+    orphans = batch = await _tell_children(database) if kinds - {"child ended"} else 0
     while batch == BATCH:
-        orphans += (batch := await tend_orphans(database))
+        orphans += (batch := await _tell_children(database))
     return told + orphans
 
 
-async def tend_orphans(database: Database) -> int:
-    """Cancel the living children of whoever ended in error or was cancelled."""
+async def _tell_children(database: Database) -> int:
     return len(await database.many("cancel_orphans", BATCH))
 
 

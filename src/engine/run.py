@@ -6,7 +6,6 @@ change, and how that is found out). Decides nothing about retries of the whole e
 """
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -14,34 +13,24 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeVar
 from uuid import UUID
 
+from pydantic import TypeAdapter
+
+from suture.engine.attempts import UNLUCKY, Attempts, cancellations
 from suture.engine.claim import Claim
 from suture.engine.family import Child, Family
-from suture.engine.outcome import again, explain, recalled, remembered
+from suture.engine.outcome import recalled
 from suture.engine.payload import admit_name
-from suture.engine.records import Checkpoint, Execution, Failure
+from suture.engine.records import Checkpoint, Execution
 from suture.engine.replay import ADDED, Replay
 from suture.engine.results import adapter, plain, received, restored, returned
 from suture.engine.retry import Retry
 from suture.engine.steps import Pauses, stand_aside
 from suture.engine.transaction import Connection, Done, Isolation, opened
 from suture.engine.workflows import Function, Workflows
-from suture.errors import (
-    DatabaseUnavailable,
-    InvalidRequest,
-    PayloadTooLarge,
-    PayloadUnfit,
-    Suspended,
-    SutureError,
-    TemporaryError,
-)
-
-log = logging.getLogger(__name__)
+from suture.errors import DatabaseUnavailable, InvalidRequest, PayloadTooLarge, PayloadUnfit, ReplayMismatch
 
 T = TypeVar("T")
 
-_STAND_BACK = Retry(initial=timedelta(seconds=2))
-_UNLUCKY = Retry(attempts=20, initial=timedelta(seconds=0.02), maximum=timedelta(seconds=5), jitter=0.5)
-"""For transactions that Postgres could not put into an order, or that waited for each other: one of them gets through each time."""
 _MICROSECOND = timedelta(microseconds=1)
 _UNPAUSED = frozenset({"sleep", "wait", "patch"})
 """Kinds of steps that do nothing which a pause could be meant for."""
@@ -61,18 +50,16 @@ class Run:
         workflows: Workflows | None = None,
         pauses: Pauses | None = None,
     ) -> None:
-        self._claim, self._failures, self._retry = claim, failures, retry
-        self._pauses = pauses or Pauses()
+        self._claim, self._pauses = claim, pauses or Pauses()
         self.resources = resources
         """What the runner was given for its workflows: clients, settings."""
         self.replay = Replay(claim.execution, done, failures)
         """What earlier runs recorded."""
+        self.attempts = Attempts(claim, failures, retry)
+        """What failed so far."""
         self._family = Family(claim, self.replay, workflows or Workflows())
         self._latest = datetime.min.replace(tzinfo=UTC)
         self._inside: dict[asyncio.Task[Any] | None, str] = {}
-        self.given_up: Exception | None = None
-        """The error of the step whose tries are used up; it is never a reason to try the whole execution again."""
-        self.given_up_step: str | None = None
 
     @property
     def id(self) -> UUID:
@@ -98,14 +85,14 @@ class Run:
         """
         declared, what = returned(function), f"the step {name}"
         if (done := await self._enter(name, "step")) is not None:
-            return restored(declared, done.output, what=what)  # type: ignore[no-any-return]
+            return self._recall(declared, done, what)  # type: ignore[no-any-return]
         started = self._now()
-        result = await self._attempt(name, retry, timeout, lambda: function(*args), started)
+        result = await self.attempts.make(name, lambda: function(*args), retry=retry, timeout=timeout, started=started)
         try:
             value = plain(declared, result, what=what)
-            kept = await self._claim.checkpoint(name, value, kind="step", attempts=self._attempts(name), started_at=started)
+            kept = await self._claim.checkpoint(name, value, kind="step", attempts=self.attempts.number(name), started_at=started)
         except (PayloadUnfit, PayloadTooLarge) as error:
-            raise await self._remember(name, error, started) from None
+            raise await self.attempts.remember(name, error, started) from None
         return restored(declared, kept, what=what)  # type: ignore[no-any-return]
 
     @asynccontextmanager
@@ -128,9 +115,9 @@ class Run:
         """
         declared, what = adapter(returns), f"the transaction {name}"
         if (recorded := await self._enter(name, "transaction")) is not None:
-            yield Connection(None, {}, step=name), Done(earlier=True, value=restored(declared, recorded.output, what=what))
+            yield Connection(None, {}, step=name), Done(earlier=True, value=self._recall(declared, recorded, what))
             return
-        done, started, before = Done[Any](earlier=False), self._now(), _cancellations()
+        done, started, before = Done[Any](earlier=False), self._now(), cancellations()
         scope = asyncio.timeout(timeout.total_seconds() if timeout else None)
         task = asyncio.current_task()
         try:
@@ -140,15 +127,17 @@ class Run:
                     yield connection, done
                 connection.close()
                 value = plain(declared, done.value, what=what)
-                kept = await self._claim.checkpoint_in(
-                    session, name, value, kind="transaction", attempts=self._attempts(name), started_at=started
+                kept, earlier = await self._claim.checkpoint_in(
+                    session, name, value, kind="transaction", attempts=self.attempts.number(name), started_at=started
                 )
+                if earlier:
+                    raise _Recorded
         except (Exception, asyncio.CancelledError) as error:
-            # As in `_attempt`; and of a commit whose answer was lost the row knows whether it was made.
-            lost = isinstance(error, DatabaseUnavailable) and _cancellations() == before
+            # As in `Attempts.make`; and of a commit whose answer was lost the row knows whether it was made.
+            lost = isinstance(error, DatabaseUnavailable | _Recorded) and cancellations() == before
             found = await self._claim.recorded(name) if lost else None
             if found is None:
-                await self._failed(name, error, before=before, scope=scope, retry=_UNLUCKY if lost else retry, started=started)
+                await self.attempts.fail(name, error, before=before, scope=scope, retry=UNLUCKY if lost else retry, started=started)
                 raise
             kept = found.output
         finally:
@@ -174,17 +163,20 @@ class Run:
         """
         declared, what, kind = adapter(returns), f"the effect {name}", kind or name
         if (done := await self._enter(name, "effect")) is not None:
-            return restored(declared, done.output, what=what)  # type: ignore[no-any-return]
+            return self._recall(declared, done, what)  # type: ignore[no-any-return]
         started = self._now()
         while (intended := await self._claim.intend(name, kind=kind, key=admit_name(key, "key of the effect")))[0] == "paused":
             await stand_aside(self._claim, name, kind=kind)
         intent, result = intended
         if intent == "theirs":
-            await self._stand_back(kind, key)
+            await self.attempts.stand_back(kind, key)
         if intent == "ours":
-            found = await self._attempt(name, retry, timeout, lambda: self._find_or_act(find, act), started)
-            result = plain(declared, found, what=what)
-        kept = await self._claim.confirm(name, result, kind=kind, key=key, attempts=self._attempts(name), started_at=started)
+            found = await self.attempts.make(name, lambda: self._find_or_act(find, act), retry=retry, timeout=timeout, started=started)
+            try:
+                result = plain(declared, found, what=what)
+            except PayloadUnfit as error:
+                raise await self.attempts.remember(name, error, started) from None
+        kept = await self._claim.confirm(name, result, kind=kind, key=key, attempts=self.attempts.number(name), started_at=started)
         return restored(declared, kept, what=what)  # type: ignore[no-any-return]
 
     async def sleep(self, name: str, duration: timedelta) -> None:
@@ -290,7 +282,7 @@ class Run:
 
     def failures(self, step: str) -> int:
         """How often `step` has failed so far."""
-        return self._failures.get(step, 0)
+        return self.attempts.failures.get(step, 0)
 
     # What they share --------------------------------------------------------------------------------------------------------
 
@@ -311,8 +303,16 @@ class Run:
             if kind not in _UNPAUSED and self._pauses.cover(self.execution.workflow, name):
                 await stand_aside(self._claim, name)
         elif done.kind == "failure":
-            raise self._give_up(name, recalled(done.output))
+            raise self.attempts.give_up(name, recalled(done.output))
         return done
+
+    def _recall(self, declared: TypeAdapter[Any], done: Checkpoint, what: str) -> Any:
+        """An earlier run's result. Raises: ReplayMismatch when the code's type has changed and it does not fit."""
+        try:
+            return restored(declared, done.output, what=what)
+        except ReplayMismatch as mismatch:
+            self.replay.mismatch = mismatch
+            raise
 
     async def _mark_added(self, name: str) -> None:
         """A new step in front of recorded ones: when it has to be tried again, it must not be taken for one that came after them."""
@@ -324,76 +324,12 @@ class Run:
         self._latest = max(datetime.now(UTC), self._latest + _MICROSECOND)
         return self._latest
 
-    def _attempts(self, name: str) -> int:
-        return self.failures(name) + 1
-
-    async def _attempt(
-        self, name: str, retry: Retry | None, timeout: timedelta | None, body: Callable[[], Awaitable[T]], started: datetime
-    ) -> T:
-        self._claim.hold()
-        before = _cancellations()
-        scope = asyncio.timeout(timeout.total_seconds()) if timeout else None
-        try:
-            if scope is None:
-                return await body()
-            async with scope:
-                return await body()
-        except (Exception, asyncio.CancelledError) as error:
-            # The border between somebody's step and the engine: any failure is a value here, but for being stopped ourselves.
-            await self._failed(name, error, before=before, scope=scope, retry=retry, started=started)
-            raise
-
     async def _find_or_act(self, find: Callable[[], Awaitable[T | None]], act: Callable[[], Awaitable[T]]) -> T:
         if (found := await find()) is not None:
             return found
         self._claim.hold()  # what was not there may be there by now, when the answer took longer than the lease
         return await act()
 
-    async def _failed(
-        self, name: str, error: BaseException, *, before: int, scope: asyncio.Timeout | None, retry: Retry | None, started: datetime
-    ) -> None:
-        """Always raises: Suspended for another try, or the error when there is none; that is recorded, the workflow may catch it."""
-        if _cancellations() > before:
-            raise asyncio.CancelledError from error
-        expired = scope is not None and scope.expired()
-        raised = TemporaryError(f"The step {name} took too long: its time was over.") if expired else _unstopped(error)
-        await self._try_later(name, raised, retry or self._retry)
-        raise await self._remember(name, raised, started) from raised
 
-    async def _remember(self, name: str, error: Exception, started: datetime) -> Exception:
-        """Record that the step failed for good; the error as this run and any later one raises it."""
-        kept = remembered(error)
-        await self._claim.checkpoint(name, kept, kind="failure", attempts=self._attempts(name), started_at=started)
-        return self._give_up(name, error if isinstance(error, SutureError) else recalled(kept))
-
-    def _give_up(self, name: str, error: Exception) -> Exception:
-        self.given_up, self.given_up_step = error, name
-        return error
-
-    async def _try_later(self, name: str, error: Exception, retry: Retry) -> None:
-        """Raises: Suspended when the step has another try; its execution is due again after the pause."""
-        tries, unlucky = self._attempts(name), retry is _UNLUCKY
-        delay = retry.after(error, tries) if unlucky else again(error, retry, tries=tries, execution=self.execution)
-        if delay is not None:
-            about = {"task": str(self.id), "step": name, "tries": tries}
-            details = None if isinstance(error, SutureError) else error  # the row keeps its type only
-            log.warning("a step failed and is tried again: %s", explain(error).message, extra=about, exc_info=details)
-            attempt = self.execution.attempt + (not unlucky)
-            await self._claim.retry(explain(error, step=name), delay=delay, step_attempts=tries, attempt=attempt)
-            raise Suspended
-
-    async def _stand_back(self, kind: str, key: str) -> None:
-        """Come again when the living execution that holds the intent of this effect may have done it. Raises: Suspended."""
-        failure = Failure("EffectUnderWay", f"Another task is about the {kind} {key}: its outcome is waited for.")
-        await self._claim.retry(failure, delay=_STAND_BACK.delay(1), step_attempts=0, attempt=self.execution.attempt)
-        raise Suspended
-
-
-def _cancellations() -> int:
-    """How often this task was asked to stop from outside. More than before, not more than none: a TaskGroup may leave one behind."""
-    task = asyncio.current_task()
-    return task.cancelling() if task else 0
-
-
-def _unstopped(error: BaseException) -> Exception:
-    return error if isinstance(error, Exception) else TemporaryError("Something that the step waited for was cancelled.")
+class _Recorded(Exception):
+    """A transaction that is not to be committed: one of an earlier try was, after all."""

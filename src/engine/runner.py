@@ -369,12 +369,12 @@ class Runner:
     async def _fail(self, claim: Claim, workflow: Workflow, run: Run, raised: BaseException) -> None:
         # What the code made of a mismatch does not count: nothing that it does is to be trusted.
         error = run.replay.mismatch or raised
-        step = run.given_up_step if error is run.given_up else claim.step
+        step = run.attempts.given_up_step if error is run.attempts.given_up else claim.step
         execution, failure = claim.execution, explain(error, step=step)
         details = None if isinstance(error, SutureError) else error
         log.warning("failed: %s", failure.message, extra=_about(claim), exc_info=details)
         tries = run.failures(BETWEEN) + 1
-        delay = None if error is run.given_up else again(error, workflow.retry, tries=tries, execution=execution)
+        delay = None if error is run.attempts.given_up else again(error, workflow.retry, tries=tries, execution=execution)
         if delay is None:
             await claim.fail(failure)
         else:

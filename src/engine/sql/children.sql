@@ -76,6 +76,10 @@ group by (n - 1) / $5
 -- $1 parent uuid, $2 step text
 delete from suture.fan_outs where parent_id = $1 and step_id = $2
 
+-- name: tidings
+-- many: the kinds of tidings that nobody has told
+select distinct kind from suture.tidings
+
 -- name: take_endings
 -- many: children that ended and whose parents do not know it, locked and gone
 -- $1 batch int

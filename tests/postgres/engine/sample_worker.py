@@ -98,6 +98,8 @@ class Counted(Session):
     names = frozenset(
         {"load_checkpoints", "load_failures", "checkpoint", "intend", "confirm", "complete", "fail", "retry"}
         | {"lock_held", "open_wait", "find_event", "settle_wait", "suspend"}
+        | {"start_child", "find_child_result", "child_results", "find_map", "open_map", "put_inputs", "feed_map", "close_map"}
+        | {"take_endings", "lock_parents", "count_endings", "wake_parents", "cancel_orphans"}
     )
 
     async def maybe(self, name: str, *args: object) -> Row | None:
@@ -236,13 +238,47 @@ async def block(world: World, seconds: float) -> int:
     return os.getpid()
 
 
+@workflow("family", retry=Retry(attempts=3, initial=timedelta(0)))
+async def family(run: Run, _: None) -> list[int]:
+    """A child and a map of three, one of them at a time."""
+    child = await run.start("only", 10, workflow=noted)
+    mapped = await run.map("all", noted, [1, 2, 3], concurrency=1)
+    return [await child.result(), *mapped]
+
+
+@workflow("noted", retry=Retry(attempts=3, initial=timedelta(0)))
+async def noted(run: Run, number: int) -> int:
+    run.resources.note(f"child-{number}")
+    return await run.step("double", double, number)
+
+
+async def double(number: int) -> int:
+    return 2 * number
+
+
+@workflow("billing", retry=Retry(attempts=3, initial=timedelta(0)))
+async def billing(run: Run, amount: int) -> int:
+    """Writes into a table of the caller's, public.ledger."""
+    world: World = run.resources
+    await run.step("prepare", prepare, world)
+    async with run.transaction("bill", int) as (connection, done):
+        if not done:
+            world.boundaries.cross("before the caller's SQL")
+            total = await connection.fetchval("select coalesce(sum(amount), 0)::bigint from public.ledger")
+            await connection.execute("insert into public.ledger (execution_id, amount) values ($1, $2)", run.id, amount)
+            world.boundaries.cross("after the caller's SQL")
+            done.set(total + amount)
+    await run.step("last", last_step, world)
+    return done.value  # type: ignore[no-any-return]
+
+
 # A worker's life --------------------------------------------------------------------------------------------------------------
 
 
 async def work(orders: Orders) -> None:
     world = World(Path(orders.world), Boundaries(orders.kill_at))
     known = Workflows()
-    for function in (effects, three_steps, crasher, blocker):
+    for function in (effects, three_steps, crasher, blocker, family, noted, billing):
         known.add(function)
     durations = (timedelta(seconds=s) for s in (orders.lease, orders.heartbeat, orders.grace))
     lease = Lease(

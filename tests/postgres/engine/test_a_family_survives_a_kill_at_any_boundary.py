@@ -1,0 +1,108 @@
+"""I6 and I12 with real kills: wherever a worker dies, each child ends once, none is doubled, and the caller's SQL is there once."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from tests.postgres.engine.stage import Worker, ended, eventually
+
+AT_ONCE = 4
+"""Boundaries that are tried at the same time, each with its own queue and world."""
+
+LEDGER = "create table public.ledger (execution_id uuid, amount bigint)"
+
+
+async def rehearse(engine, workers, world, workflow, argument):
+    """The boundaries of one undisturbed run, in order."""
+    world.mkdir()
+    task = (await engine.enqueue(workflow, argument, actor="test", queue="rehearsal")).execution
+    worker = workers.start(world=str(world), queue="rehearsal")
+    assert (await ended(engine, task.id)).status == "completed"
+    worker.signal(15)
+    await worker.gone()
+    return (world / "boundaries").read_text().splitlines()
+
+
+async def kill_at(engine, workers, world, *, number, workflow, argument):
+    """The end of an execution whose worker dies at this boundary; a run that has fewer of them ends undisturbed."""
+    world.mkdir()
+    queue = f"boundary-{number}"
+    task = (await engine.enqueue(workflow, argument, actor="test", queue=queue)).execution
+    first: Worker = workers.start(world=str(world), queue=queue, kill_at=number, grace=0.05)
+
+    async def over() -> bool:
+        return not first.alive or (await engine.get(task.id)).finished_at is not None
+
+    await eventually(over, within=30)
+    second = workers.start(world=str(world), queue=queue, grace=0.05)
+    done = await ended(engine, task.id, within=30)
+    second.kill()
+    if first.alive:
+        first.kill()
+    return done
+
+
+async def rows(engine, query, *args):
+    async with engine.database.session() as session:
+        return await session.connection.fetch(query, *args)
+
+
+async def at_each(places, one):
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def at(number: int, place: str) -> str | None:
+        async with gate:
+            wrong = await one(number)
+            return f"boundary {number} ({place}): {wrong}" if wrong else None
+
+    return [w for w in await asyncio.gather(*(at(n, p) for n, p in enumerate(places, start=1))) if w]
+
+
+async def test_children_and_maps_at_every_boundary(engine, workers, tmp_path):
+    places = await rehearse(engine, workers, tmp_path / "rehearsal", "family", None)
+    assert {"after start_child", "before suspend", "after open_map", "before feed_map", "after count_endings"} <= set(places)
+    assert {"after wake_parents", "before complete", "after complete", "after take_endings", "after commit"} <= set(places)
+
+    async def one(number: int) -> object:
+        done = await kill_at(engine, workers, tmp_path / str(number), number=number, workflow="family", argument=None)
+        children = await rows(engine, "select status, output::text from suture.executions where parent_id = $1", done.id)
+        found = done.status, done.output, Counter(map(tuple, children))
+        good = "completed", [20, 2, 4, 6], Counter({("completed", str(n)): 1 for n in (20, 2, 4, 6)})
+        return found if found != good else None
+
+    wrong = await at_each(places, one)
+    print(f"each child once at {len(places) - len(wrong)} of {len(places)} boundaries")
+    assert not wrong, wrong
+
+
+async def test_a_transactional_step_at_every_boundary(engine, workers, tmp_path, psql):
+    await psql.execute(LEDGER)
+    places = await rehearse(engine, workers, tmp_path / "rehearsal", "billing", 1)
+    await psql.execute("truncate public.ledger")
+    assert {"before the caller's SQL", "after the caller's SQL", "before commit", "after commit", "before checkpoint"} <= set(places)
+
+    async def one(number: int) -> object:
+        done = await kill_at(engine, workers, tmp_path / str(number), number=number, workflow="billing", argument=1)
+        bills = await rows(engine, "select amount from public.ledger where execution_id = $1", done.id)
+        steps = [c.step_id for c in await engine.checkpoints(done.id)]
+        found = done.status, len(bills), sorted(steps)
+        return found if found != ("completed", 1, ["bill", "last", "prepare"]) else None
+
+    wrong = await at_each(places, one)
+    print(f"committed once at {len(places) - len(wrong)} of {len(places)} boundaries")
+    assert not wrong, wrong
+
+
+@pytest.mark.parametrize("times", [4])
+async def test_a_map_goes_on_while_its_workers_are_killed_one_after_the_other(engine, workers, tmp_path, times):
+    task = (await engine.enqueue("family", None, actor="test")).execution
+    for number in range(times):
+        worker = workers.start(kill_at=12 + 7 * number, grace=0.05)
+
+        async def over(worker: Worker = worker) -> bool:
+            return not worker.alive or (await engine.get(task.id)).finished_at is not None
+
+        await eventually(over, within=20)
+    workers.start(grace=0.05)
+    assert (await ended(engine, task.id, within=20)).output == [20, 2, 4, 6]
