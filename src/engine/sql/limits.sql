@@ -58,7 +58,7 @@ select suture.unpark_queue($1)
 -- one: the execution, and whether this call created it
 -- $1 id uuid, $2 workflow text, $3 version int, $4 queue text, $5 priority int, $6 input jsonb, $7 operation_key text,
 -- $8 input_digest bytea (null without a key), $9 labels jsonb, $10 run_at timestamptz, $11 max_attempts int, $12 deadline_at timestamptz,
--- $13 actor text, $14 reason text, $15 forked_from uuid, $16 concurrency_key text, $17 lone boolean (whether the transaction ends with this)
+-- $13 actor text, $14 reason text, $15 forked_from uuid, $16 concurrency_key text, $17 lone boolean (the transaction ends with this)
 --
 -- As `enqueue`, which looks at nobody else, with a concurrency key. It is parked at once behind others of its key, but not in the midst of
 -- a longer transaction: the lock that this needs would keep executions of the key from ending. There the claim parks it.
@@ -73,8 +73,8 @@ returning e.*, (xmax = 0) as created
 
 -- name: enqueue_many_keyed
 -- none
--- $1 ids uuid[], $2 inputs jsonb[], $3 concurrency_keys text[] (null: none), $4 workflow text, $5 version int, $6 queue text, $7 priority int,
--- $8 labels jsonb, $9 run_at timestamptz, $10 actor text, $11 reason text
+-- $1 ids uuid[], $2 inputs jsonb[], $3 concurrency_keys text[] (null: none), $4 workflow text, $5 version int, $6 queue text,
+-- $7 priority int, $8 labels jsonb, $9 run_at timestamptz, $10 actor text, $11 reason text
 --
 -- Of each key the first stands behind those that were there, and the others behind the first.
 insert into suture.workflow_executions

@@ -89,42 +89,50 @@ select pg_advisory_xact_lock(hashtextextended($1, 7))
 -- is promised. Of several queues more rows may be locked than taken, for the few milliseconds of this statement.
 -- A suspect may be what kills its workers: a worker holds one at a time, so that it does not take innocent ones to the dead letters.
 -- The subquery is materialized on purpose: joined, the planner may re-run it and lock more rows than the limit.
+-- The arguments are read by subqueries on purpose: a plan for these values would look cheaper than the one for any, and be made anew for
+-- each claim, which takes longer than the claim.
 -- Queues with limits and executions with a concurrency key go through claim_limited, whose statements see what was committed while this
 -- one waited for the queue's row. Without any, it is not called. The row lock on queues is also what `close_queues` keeps out.
 with limited as materialized (
     select q.name from suture.queues q
-    where q.name = any ($2) and not q.paused and (q.concurrency is not null or q.rate_starts is not null) and suture.may_be_claimed(q)
+    where q.name = any ((select $2::text[])::text[]) and not q.paused and (q.concurrency is not null or q.rate_starts is not null)
+      and suture.may_be_claimed(q)
     order by q.name
     for no key update
 ), closed as materialized (
     select name from suture.queues where paused or concurrency is not null or rate_starts is not null
 ), keyed as materialized (
-    select wanted.queue from unnest($2::text[]) as wanted (queue)
-    where wanted.queue not in (select name from closed) and exists (
+    select wanted.queue
+    from unnest((select $2::text[])) as wanted (queue)
+    cross join lateral (
         select from suture.workflow_executions e
-        where e.status = 'enqueued' and e.concurrency_key is not null and not e.parked and e.queue = wanted.queue and e.run_at <= now()
-          and suture.urgency(e.run_at, e.priority) <= suture.latest_due())
+        where e.status = 'enqueued' and e.concurrency_key is not null and not e.parked and e.queue = wanted.queue
+          and e.run_at <= now() and suture.urgency(e.run_at, e.priority) <= suture.latest_due()
+        limit 1 -- a look for each queue, whatever the planner thinks of them
+    ) as any_due
+    where wanted.queue not in (select name from closed)
 ), due as materialized (
     select first.id, first.urgency
-    from unnest($2::text[]) as wanted (queue)
+    from unnest((select $2::text[])) as wanted (queue)
     cross join lateral (
         select e.id, suture.urgency(e.run_at, e.priority) as urgency
         from suture.workflow_executions e
-        where e.status = 'enqueued' and e.concurrency_key is null and e.run_at <= now() and e.queue = wanted.queue and e.crashes < $8
+        where e.status = 'enqueued' and e.concurrency_key is null and e.run_at <= now() and e.queue = wanted.queue
+          and e.crashes < (select $8::int)
           and suture.urgency(e.run_at, e.priority) <= suture.latest_due() -- here the index ends
-          and exists (select from unnest($3::text[], $4::int[]) as known (workflow, version)
+          and exists (select from unnest((select $3::text[]), (select $4::int[])) as known (workflow, version)
                       where known.workflow = e.workflow and known.version >= e.version)
         order by urgency
-        limit $5
+        limit (select $5::int)
         for update of e skip locked
     ) as first
     where wanted.queue not in (select name from closed)
 ), suspect as materialized (
     select e.id, suture.urgency(e.run_at, e.priority) as urgency
     from suture.workflow_executions e
-    where not $9::boolean and e.status = 'enqueued' and e.run_at <= now() and e.queue = any ($2) and e.crashes > 0 and e.crashes >= $8
-      and e.concurrency_key is null and e.queue not in (select name from closed)
-      and exists (select from unnest($3::text[], $4::int[]) as known (workflow, version)
+    where not (select $9::boolean) and e.status = 'enqueued' and e.run_at <= now() and e.queue = any ((select $2::text[])::text[])
+      and e.crashes > 0 and e.crashes >= (select $8::int) and e.concurrency_key is null and e.queue not in (select name from closed)
+      and exists (select from unnest((select $3::text[]), (select $4::int[])) as known (workflow, version)
                   where known.workflow = e.workflow and known.version >= e.version)
     order by urgency
     limit 1
@@ -139,7 +147,7 @@ with limited as materialized (
 ), chosen as materialized (
     select id from found
     order by urgency
-    limit greatest($5::int - (select count(*) from elsewhere), 0)
+    limit greatest((select $5::int) - (select count(*) from elsewhere), 0)
 ), here as (
     update suture.workflow_executions e
     set status = 'running', owner_id = $1, epoch = e.epoch + 1, lease_expires = now() + $6,

@@ -123,9 +123,11 @@ create function suture.look_again() returns trigger language plpgsql as $$
 declare
     k record;
 begin
-    for k in select distinct queue, concurrency_key as key from added where parked order by 1, 2 loop
-        perform suture.unpark(k.queue, k.key);
-    end loop;
+    if exists (select from added where parked) then
+        for k in select distinct queue, concurrency_key as key from added where parked order by 1, 2 loop
+            perform suture.unpark(k.queue, k.key);
+        end loop;
+    end if;
     return null;
 end $$;
 create trigger look_again after insert on suture.workflow_executions
@@ -135,10 +137,13 @@ create function suture.release_keys() returns trigger language plpgsql as $$
 declare
     k record;
 begin
-    for k in select distinct queue, concurrency_key as key from became
-             where concurrency_key is not null and not parked and finished_at is not null order by 1, 2 loop
-        perform suture.unpark(k.queue, k.key);
-    end loop;
+    -- Asked first, as every update comes by here: a few microseconds instead of twice as many.
+    if exists (select from became where concurrency_key is not null and not parked and finished_at is not null) then
+        for k in select distinct queue, concurrency_key as key from became
+                 where concurrency_key is not null and not parked and finished_at is not null order by 1, 2 loop
+            perform suture.unpark(k.queue, k.key);
+        end loop;
+    end if;
     return null;
 end $$;
 create trigger release_keys after update on suture.workflow_executions
@@ -211,7 +216,8 @@ begin
             select from suture.workflow_executions where status = 'enqueued' and concurrency_key is null and queue = q.name
               and suture.urgency(run_at, priority) <= suture.latest_due() and run_at <= now()))
         or (may.fresh > 0 and exists (
-            select from suture.workflow_executions where status = 'enqueued' and concurrency_key is not null and not parked and queue = q.name
+            select from suture.workflow_executions
+            where status = 'enqueued' and concurrency_key is not null and not parked and queue = q.name
               and suture.urgency(run_at, priority) <= suture.latest_due() and run_at <= now()))
         or exists (
             select from suture.workflow_executions where status = 'enqueued' and started_at is not null and queue = q.name
@@ -230,7 +236,8 @@ begin
             select from suture.workflow_executions where status = 'enqueued' and concurrency_key is null and queue = q.name
               and suture.urgency(run_at, priority) <= suture.latest_due() and run_at <= now())
         or exists (
-            select from suture.workflow_executions where status = 'enqueued' and concurrency_key is not null and not parked and queue = q.name
+            select from suture.workflow_executions
+            where status = 'enqueued' and concurrency_key is not null and not parked and queue = q.name
               and suture.urgency(run_at, priority) <= suture.latest_due() and run_at <= now())
         then suture.bucket_empty(q) + make_interval(secs => suture.seconds_of_token(q)) end;
 end $$;
