@@ -48,9 +48,9 @@ async def testify(
     await _copy(psql, "steps", [(place, step, kind) for place, (step, kind) in enumerate(STEPS)])
     await _copy(psql, "enqueued", [(id_, datetime.now(UTC)) for id_ in enqueued])
     await _copy(psql, "emitted", list(emitted))
-    bodies = [line for path in world.glob("bodies-*") for line in _lines(path)]
+    bodies = [line for path in world.glob("bodies-*") for line in lines(path)]
     await _copy(psql, "bodies", [(UUID(b["id"]), b["step"], b["epoch"], _wall(b["at"])) for b in bodies])
-    acts = [line for path in (world / "acts").glob("*") for line in _lines(path)]
+    acts = [line for path in (world / "acts").glob("*") for line in lines(path)]
     await _copy(psql, "acts", [_act(line) for line in acts])
     await psql.execute("analyze")
 
@@ -64,8 +64,9 @@ async def _copy(psql: "asyncpg.Connection[Any]", table: str, rows: list[tuple[An
     await psql.copy_records_to_table(table, schema_name="oracle", records=rows)
 
 
-def _lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
+def lines(path: Path) -> list[dict[str, Any]]:
+    """What one process, or one effect, wrote down; nothing when it never did."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def _act(line: dict[str, Any]) -> tuple[str, UUID, str, datetime, datetime]:

@@ -21,6 +21,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from suture.engine import Database, Lease, Retry, Run, Runner, Workflows, workflow
+from suture.engine.database import Row
 from suture.errors import TemporaryError
 
 NOWHERE = "postgresql:///none?host=/nonexistent"
@@ -150,15 +151,40 @@ async def effect(run: Run, name: str) -> str:
     return await run.effect(name, key=key, find=find, act=act, returns=str)
 
 
+@workflow("one-step")
+async def one_step(run: Run, _: None) -> None:
+    await run.step("only", nothing)
+
+
+async def nothing() -> None:
+    pass
+
+
 # A worker's life -------------------------------------------------------------------------------------------------------------
+
+
+class TimedDatabase(Database):
+    """Writes down how long each claim took that took something."""
+
+    claims: int
+
+    async def many(self, name: str, *args: object) -> list[Row]:
+        started = time.monotonic()
+        rows = await super().many(name, *args)
+        if name == "claim" and rows:
+            line = {"at": started, "took": time.monotonic() - started, "rows": len(rows)}
+            os.write(self.claims, json.dumps(line).encode() + b"\n")
+        return rows
 
 
 async def work(orders: Orders) -> None:
     known = Workflows()
     known.add(five_steps)
+    known.add(one_step)
     durations = (timedelta(seconds=s) for s in (orders.lease, orders.heartbeat, orders.grace))
     lease = Lease(*durations, crash_limit=orders.crash_limit, suspect=orders.crash_limit, restart=timedelta(seconds=orders.restart))
-    async with Database.connect(orders.url, direct=None if orders.presence else NOWHERE, size=4) as database:
+    async with TimedDatabase.connect(orders.url, direct=None if orders.presence else NOWHERE, size=4) as database:
+        database.claims = os.open(Path(orders.world) / f"claims-{os.getpid()}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         runner = Runner(
             database,
             known,
