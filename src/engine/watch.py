@@ -22,6 +22,7 @@ _BUSY = 0.25  # seconds between two looks while anything runs: with the grace, a
 _REST = 2  # polls between two looks, or of one worker, of a fleet at rest
 _GAP = 0.1  # seconds between two looks when much is due: what gathered meanwhile is one batch
 _SPREAD = 0.25  # part of the pause, at random: one of many is the first, and the others hear of it before their turn
+_SHORT = 0.06  # seconds: of a pause below a second, which somebody waits for
 _DEAF = 3  # looks of one's own
 _SHARERS = 30  # workers that share the polls of a fleet at most: a hint that is lost is made up for within a minute
 
@@ -106,5 +107,6 @@ class Watch:
         self._put(min(longest, max(due_in, min(_GAP, longest))))
 
     def _put(self, pause: float) -> None:
-        self._turn = time.monotonic() + pause * random.uniform(1, 1 + _SPREAD)  # noqa: S311 (no secret)
+        spread = _SPREAD * pause if pause > 1 else min(_SPREAD * pause, _SHORT)
+        self._turn = time.monotonic() + pause + random.uniform(0, spread)  # noqa: S311 (no secret)
         self._moved.set()
