@@ -1,9 +1,9 @@
 """What the tests of limits share: a claim as a worker makes it, an end, and what the timeline says ran at the same time."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import asyncpg
@@ -12,6 +12,7 @@ from suture.engine import Database, Engine
 from suture.engine.ids import uuid7
 
 Psql = asyncpg.Connection
+T = TypeVar("T")
 
 
 async def claim(
@@ -66,3 +67,22 @@ async def most_at_once(psql: "Psql[Any]", *, of: str = "true", kind: str = "runn
 
 async def running_now(psql: "Psql[Any]", queue: str = "default") -> int:
     return await psql.fetchval("select count(*) from suture.workflow_executions where status = 'running' and queue = $1", queue)
+
+
+async def reads(database: Database, psql: "Psql[Any]", work: Callable[[], Awaitable[T]]) -> tuple[T, int]:
+    """What `work` returns, and how many rows and index entries of living executions were read meanwhile, in functions too."""
+    before = await _read(database, psql)
+    found = await work()
+    return found, await _read(database, psql) - before
+
+
+async def _read(database: Database, psql: "Psql[Any]") -> int:
+    async with database.session() as session:
+        await session.connection.execute("select pg_stat_force_next_flush()")
+    await psql.execute("select pg_stat_clear_snapshot()")
+    return int(
+        await psql.fetchval(
+            """select sum(idx_tup_read) + (select seq_tup_read from pg_stat_user_tables where relname = 'workflow_executions')
+               from pg_stat_user_indexes where relname = 'workflow_executions'"""
+        )
+    )

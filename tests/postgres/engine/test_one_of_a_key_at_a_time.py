@@ -12,7 +12,7 @@ from suture.engine import Limits
 from suture.engine.ids import uuid7
 from suture.engine.lease import sweep
 from suture.errors import InvalidRequest
-from tests.postgres.engine.limits import claim, end, many, most_at_once, work_off
+from tests.postgres.engine.limits import claim, end, many, most_at_once, reads, work_off
 from tests.postgres.engine.stage import LEASE, eventually
 
 
@@ -284,25 +284,6 @@ async def test_keys_are_given_one_for_each_input(engine):
 
 
 # Nobody is held up ------------------------------------------------------------------------------------------------------------
-
-
-async def read(psql):
-    """Rows and index entries that were read so far in this database's executions."""
-    await psql.execute("select pg_stat_clear_snapshot()")
-    return await psql.fetchval(
-        """select sum(idx_tup_read) + (select seq_tup_read from pg_stat_user_tables where relname = 'workflow_executions')
-           from pg_stat_user_indexes where relname = 'workflow_executions'"""
-    )
-
-
-async def reads(database, psql, work):
-    async with database.session() as session:
-        await session.connection.execute("select pg_stat_force_next_flush()")
-    before = await read(psql)
-    found = await work()
-    async with database.session() as session:
-        await session.connection.execute("select pg_stat_force_next_flush()")
-    return found, await read(psql) - before
 
 
 async def test_ten_thousand_of_a_busy_key_in_front_hold_up_nobody(engine, database, psql):
