@@ -86,12 +86,7 @@ class Schedule:
 
     def upcoming(self, count: int = 5) -> list[datetime]:
         """The next times, fewer when the schedule ends before. Raises: as `rhythm`."""
-        found: list[datetime] = []
-        time = self.next_at
-        while time is not None and len(found) < count:
-            found.append(time)
-            time = _within(self.rhythm.due(time, time, keep=1).next, self.ends_at)
-        return found
+        return upcoming(self.rhythm, self.next_at, ends_at=self.ends_at, count=count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +152,23 @@ class Schedules:
     async def get(self, name: str) -> Schedule:
         """Raises: NotFound."""
         return Schedule.from_row(_found(await self._database.maybe("find_schedule", name), name))
+
+    async def preview(
+        self,
+        *,
+        every: timedelta | None = None,
+        cron: str | None = None,
+        time_zone: str = "UTC",
+        starts_at: datetime | None = None,
+        ends_at: datetime | None = None,
+        count: int = 5,
+    ) -> list[datetime]:
+        """The times of a schedule that would be made now; of one that is there, see `Schedule.upcoming`. Raises: as `put`."""
+        _check_zone("starts_at", starts_at)
+        _check_zone("ends_at", ends_at)
+        found = rhythm(every=every, expression=cron, time_zone=time_zone)
+        first = found.first((await self._database.one("ping"))["at"], starts_at=starts_at)
+        return upcoming(found, _within(first, ends_at), ends_at=ends_at, count=count)
 
     async def all(self) -> list[Schedule]:
         """By name."""
@@ -243,6 +255,15 @@ def rhythm(*, every: timedelta | None, expression: str | None, time_zone: str) -
     if expression is not None and every is None:
         return cron(expression, time_zone)
     raise InvalidRequest("A schedule has either an interval (`every`) or a cron expression (`cron`).")
+
+
+def upcoming(found: Rhythm, time: datetime | None, *, ends_at: datetime | None, count: int) -> list[datetime]:
+    """`time`, which is one of the rhythm's, and those after it."""
+    times: list[datetime] = []
+    while time is not None and len(times) < count:
+        times.append(time)
+        time = _within(found.due(time, time, keep=1).next, ends_at)
+    return times
 
 
 def plan(schedule: Schedule, now: datetime, *, lives: bool) -> Plan:

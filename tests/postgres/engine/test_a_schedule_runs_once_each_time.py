@@ -42,6 +42,34 @@ async def test_of_many_that_look_at_once_one_enqueues(engine, database, pass_tim
     assert (schedule.last_at, schedule.next_at, schedule.fired_count) == (due, due + HOUR, 1)
 
 
+async def test_each_of_many_times_fires_once_however_many_look_and_how_seldom(engine, database, psql, pass_time, put):
+    await put("often", every=timedelta(seconds=20), missed="all", missed_limit=1000, overlap="allow")
+    await put("minutely", cron="* * * * *", missed="all", missed_limit=1000, overlap="allow")
+    for away in (5, 21, 0, 190, 61, 19, 400, 1):
+        await pass_time(away)
+        await asyncio.gather(*(enqueue_due(database) for _ in range(3)))
+        keys = [row[0] for row in await psql.fetch("select operation_key from suture.workflow_executions where operation_key is not null")]
+        assert len(set(keys)) == len(keys)
+        # Time passes by moving what is stored, and keys do not move: a later time would get the name of an earlier one.
+        await psql.execute("update suture.workflow_executions set operation_key = null, input_digest = null")
+
+    for name in ("often", "minutely"):
+        schedule = await engine.schedules.get(name)
+        made = await engine.page(labels={"schedule": name}, limit=1000)
+        assert len(made) == schedule.fired_count
+        assert schedule.missed_count == 0
+    assert (await engine.schedules.get("often")).fired_count == (5 + 21 + 190 + 61 + 19 + 400 + 1) // 20
+
+
+async def test_a_worker_that_reads_no_cron_expressions_leaves_them_to_others(database, pass_time, put):
+    await put("cron", cron="0 * * * *")
+    await put("plain")
+    await pass_time(3601)
+    async with database.transaction() as session:
+        assert [row["name"] for row in await session.many("due_schedules", 10, False)] == ["plain"]
+        assert {row["name"] for row in await session.many("due_schedules", 10, True)} == {"plain", "cron"}
+
+
 async def test_a_look_that_dies_before_its_commit_has_fired_nothing(engine, database, pass_time, put):
     await put()
     await pass_time(3601)
@@ -191,6 +219,14 @@ async def test_a_start_and_an_end_bound_it(engine, database, pass_time, put):
     assert (schedule.next_at, schedule.fired_count + schedule.skipped_count) == (None, 2)
 
     assert (await put(ends_at=datetime.now(UTC) + 9 * HOUR)).next_at is not None, "a new end is a new rhythm"
+
+
+async def test_times_can_be_looked_at_before_anything_is_written(engine):
+    start = datetime(2031, 3, 29, 12, tzinfo=UTC)
+    times = await engine.schedules.preview(cron="30 2 * * *", time_zone="Europe/Berlin", starts_at=start, count=3)
+    assert [f"{time:%d %H:%M}" for time in times] == ["30 01:00", "31 00:30", "01 00:30"]
+    assert len(await engine.schedules.preview(every=HOUR, starts_at=start, ends_at=start + HOUR)) == 2
+    assert await engine.schedules.all() == []
 
 
 async def test_jitter_delays_the_execution_and_not_the_rhythm(engine, database, pass_time, put):

@@ -1,5 +1,7 @@
 """When a schedule is due: by interval and by cron expression, through clock changes, leap days, month ends and long absences."""
 
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -81,6 +83,12 @@ def test_each_macro_is_understood(macro):
 def test_what_is_never_due_is_refused():
     with pytest.raises(InvalidRequest, match="never due"):
         cron("0 0 */20 * 1L", "UTC").first(at("2026-01-01T00:00"), starts_at=None)
+
+
+def test_time_zones_are_known_where_the_system_has_none():
+    """A slim image: the package tzdata stands in."""
+    text = "from suture.engine.rhythm import cron; cron('0 0 * * *', 'Australia/Lord_Howe')"
+    subprocess.run([sys.executable, "-c", text], env={"PYTHONTZPATH": ""}, check=True)
 
 
 def test_a_start_is_a_time_itself():
