@@ -30,6 +30,7 @@ def worker(made: Field, **settings: str) -> "subprocess.Popen[bytes]":
         "SUTURE_EVIDENCE_RECORDING": str(made.logs),
         "SUTURE_WORKER_HEALTH_ADDRESS": "",
         "SUTURE_WORKER_POLL": "0.2",
+        "SUTURE_WORKER_DRAIN": "1",
     }
     return made.suture("worker", **own | settings)
 
