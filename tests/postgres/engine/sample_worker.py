@@ -272,13 +272,40 @@ async def billing(run: Run, amount: int) -> int:
     return done.value  # type: ignore[no-any-return]
 
 
+@workflow("busy")
+async def busy(run: Run, how: str) -> int:
+    """Is somewhere until a file says otherwise: between its claim and its first step, in a step, in a thread, in a transaction."""
+    world: World = run.resources
+    if how == "before the first step":
+        await hold(world)
+    elif how == "in a transaction":
+        async with run.transaction("busy", int) as (connection, done):
+            await connection.execute("create table if not exists halves (n int)")
+            await connection.execute("insert into halves values (1)")
+            done.set(await hold(world))
+    else:
+        await run.step("busy", hold_thread if how == "in a thread" else hold, world)
+    return os.getpid()
+
+
+async def hold_thread(world: World) -> int:
+    world.note("hold")
+
+    def wait() -> None:
+        while not (world.folder / "released").exists():
+            time.sleep(0.01)
+
+    await asyncio.to_thread(wait)
+    return os.getpid()
+
+
 # A worker's life --------------------------------------------------------------------------------------------------------------
 
 
 async def work(orders: Orders) -> None:
     world = World(Path(orders.world), Boundaries(orders.kill_at))
     known = Workflows()
-    for function in (effects, three_steps, crasher, blocker, family, noted, billing):
+    for function in (effects, three_steps, crasher, blocker, family, noted, billing, busy):
         known.add(function)
     durations = (timedelta(seconds=s) for s in (orders.lease, orders.heartbeat, orders.grace))
     lease = Lease(
