@@ -6,14 +6,18 @@ import subprocess
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
 import yaml
 
 from suture.clients.cluster import Cluster
+from suture.clients.jobs import Jobs
+from suture.errands.job_manifest import manifest
+from suture.errands.requests import JobRequest
 from suture.settings import Settings, names
-from tests.cluster.apiserver import ApiServer, eventually
+from tests.cluster.apiserver import ApiServer, KubectlError, eventually
 from tests.node.programs import BIN
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,12 +31,22 @@ EVERYTHING = (
     *("--set", "repository.kind=github,repository.url=acme/deploy,rbac.secretNames=true,image.pullSecrets={registry}"),
     *("--set", "api.ingress.enabled=true,api.ingress.host=suture.example,api.ingress.tlsSecret=tls,nodeSelector.disk=ssd"),
     *("--set", f"image.digest=sha256:{'0' * 64},priorityClassName=high,operator.namespaces={{shop,bank}}"),
+    *("--set", "workflows.modules={billing.workflows},http.allow={10.1.0.0/16,*.svc},jobs.namespaces={shop,bank}"),
+    *("--set", "http.secrets[0].name=forge,http.secrets[0].secret=forge-token"),
 )
 VARIANTS = pytest.mark.parametrize("values", [TRIAL, (*TRIAL, "--set", "postgres.trial.size=1Gi"), OWN, EVERYTHING], ids=len)
 LEFT_AT_DEFAULT = {
     f"SUTURE_{name}"
     for name in (
-        *("LEASE_GRACE", "WORKER_POLL", "WORKER_HEALTH_ADDRESS", "OPERATOR_RESYNC", "OPERATOR_MIRROR", "OPERATOR_HEALTH_ADDRESS"),
+        *(
+            "LEASE_GRACE",
+            "WORKER_POLL",
+            "WORKER_RETENTION",
+            "WORKER_HEALTH_ADDRESS",
+            "OPERATOR_RESYNC",
+            "OPERATOR_MIRROR",
+            "OPERATOR_HEALTH_ADDRESS",
+        ),
         *("LEASE_CRASH_LIMIT", "LEASE_SUSPECT", "LEASE_RESTART", "LEASE_BLOCKED"),
         *("EVIDENCE_SOURCE", "EVIDENCE_RECORDING"),  # of demonstrations
         *("CLIENT_URL", "CLIENT_TOKEN"),  # of a person's command line
@@ -208,6 +222,53 @@ def test_no_role_lets_a_process_write_anything_but_tasks_events_and_dry_runs() -
             assert not writes or rule["apiGroups"] == ["suture.dev"] or rule["resources"] == ["events"], rule
             assert "*" not in (*rule["verbs"], *rule["resources"], *rule["apiGroups"])
             assert "secrets" not in rule["resources"]
+
+
+async def test_a_worker_may_make_jobs_where_the_values_say_and_nothing_else(apiserver: ApiServer) -> None:
+    namespace, shop, bank = (apiserver.namespace(name) for name in ("suture", "shop", "bank"))
+    documents = render(*OWN, "--set", f"jobs.namespaces={{{shop}}}", namespace=namespace)
+    apiserver.apply(*(d for d in documents if d["kind"].startswith(("ServiceAccount", "Role", "ClusterRole", "ValidatingAdmission"))))
+    account = f"{namespace}/suture-worker"
+    kubeconfig = apiserver.kubeconfig_for(account)
+    can = lambda *asked: "yes" in allowed(apiserver, kubeconfig, *asked)  # noqa: E731
+    eventually("the roles count", lambda: can("create", "jobs", "-n", shop))
+
+    assert all(can(verb, "jobs", "-n", shop) for verb in ("get", "list", "delete"))
+    assert can("get", "pods", "--subresource=log", "-n", shop)
+    for verb in ("create", "delete"):
+        assert not can(verb, "jobs", "-n", bank)
+    assert not any(can(verb, "pods", "-n", shop) for verb in ("create", "delete", "patch"))
+    assert not can("create", "cronjobs", "-n", shop)
+
+    path = f"/apis/apps/v1/namespaces/{shop}/deployments/tried"
+    apiserver.apply(deployment(shop, "tried"))
+    eventually("the admission policy counts", lambda: patch(apiserver, account, path, {}).status_code != 200)
+    async with await Cluster.connect(kubeconfig) as cluster:
+        jobs = Jobs(cluster, namespaces=[shop])
+        asked = JobRequest.model_validate({"image": "app:1"})
+        made = await jobs.create(manifest(asked, namespace=shop, execution=uuid4()))
+        assert [job["metadata"]["name"] async for job in jobs.everywhere()] == [made["metadata"]["name"]]
+        await jobs.delete(shop, made["metadata"]["name"], uid=made["metadata"]["uid"])
+        assert await jobs.find(shop, made["metadata"]["name"]) is None
+
+
+def test_the_operator_hears_of_pods_and_jobs_only_where_it_needs_to() -> None:
+    roles = {
+        (d["metadata"]["namespace"], d["metadata"]["name"]): d["rules"]
+        for d in render(*EVERYTHING)
+        if d["kind"] == "Role" and d["metadata"]["labels"]["app.kubernetes.io/component"] == "operator"
+    }
+
+    assert {place for place, _ in roles} == {"suture", "shop", "bank"}
+    assert all(rule["verbs"] == ["list", "watch"] for rules in roles.values() for rule in rules)
+    assert not [d for d in render(*OWN, "--set", "operator.watchWorkers=false") if d["kind"] == "Role"]
+
+
+def allowed(apiserver: ApiServer, kubeconfig: Path, *asked: str) -> str:
+    try:
+        return apiserver.kubectl("auth", "can-i", *asked, kubeconfig=kubeconfig)
+    except KubectlError:  # `no` is its failure
+        return "no"
 
 
 def deployment(namespace: str, name: str, replicas: int = 1) -> dict[str, Any]:

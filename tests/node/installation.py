@@ -31,6 +31,7 @@ _VALUES = {
     "postgres": {"trial": {"enabled": True}},
     "repository": {"url": URL},
     "api": {"tokensSecret": "door", "pagerdutySecret": "door"},
+    "jobs": {"namespaces": [BROKEN]},
 }
 
 

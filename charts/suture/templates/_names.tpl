@@ -52,6 +52,7 @@ capabilities: { drop: [ALL] }
 - { name: SUTURE_DATABASE_DIRECT_FILE, value: /etc/suture/database/direct }
 {{- end }}
 - { name: SUTURE_DATABASE_POOL, value: {{ .Values.database.pool | quote }} }
+- { name: SUTURE_WORKFLOWS_MODULES, value: {{ join "," .Values.workflows.modules | quote }} }
 - { name: SUTURE_LOG_LEVEL, value: {{ .Values.log.level }} }
 - { name: SUTURE_LOG_FORMAT, value: {{ .Values.log.format }} }
 {{- with .Values.extraEnv }}
