@@ -108,7 +108,8 @@ with limited as materialized (
         select from suture.workflow_executions e
         where e.status = 'enqueued' and e.concurrency_key is not null and not e.parked and e.queue = wanted.queue
           and e.run_at <= now() and suture.urgency(e.run_at, e.priority) <= suture.latest_due()
-        limit 1 -- a look for each queue, whatever the planner thinks of them
+        order by suture.urgency(e.run_at, e.priority) -- by the index, whatever the planner thinks of the states that come and go
+        limit 1
     ) as any_due
     where wanted.queue not in (select name from closed)
 ), due as materialized (

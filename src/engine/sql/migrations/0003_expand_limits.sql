@@ -63,6 +63,9 @@ create function suture.lock_of_key(the_queue text, the_key text) returns bigint 
     select hashtextextended(the_key, hashtextextended(the_queue, 13))
 $$;
 
+-- The planner trusts statistics of states that come and go, and of values that have to do with each other: where it expects to find a row
+-- soon it would read the whole table for the one that is not there. So these functions read by index.
+
 -- How many executions of a key may live side by side, begun and not ended.
 create function suture.room_of_key(the_queue text) returns integer language sql stable as $$
     select coalesce((select per_key from suture.queues where name = the_queue), 1)
@@ -70,7 +73,8 @@ $$;
 
 -- Whether an execution that is handed in now has to stand behind others of its key: as many as may live hold it, or go first.
 create function suture.stands_behind(the_queue text, the_key text, the_run_at timestamptz, the_priority integer) returns boolean
-language plpgsql stable as $$
+language plpgsql stable
+set enable_seqscan = off as $$
 declare
     room integer := suture.room_of_key(the_queue);
 begin
@@ -86,7 +90,8 @@ end $$;
 
 -- Bring back as many of the parked as the key has room for: the most urgent of the due, or else the first that will be due.
 -- One that is delayed keeps nobody back who is due before it.
-create function suture.unpark(the_queue text, the_key text) returns void language plpgsql as $$
+create function suture.unpark(the_queue text, the_key text) returns void language plpgsql
+set enable_seqscan = off as $$
 declare
     room integer := suture.room_of_key(the_queue);
     next record;
@@ -150,7 +155,8 @@ create trigger release_keys after update on suture.workflow_executions
     referencing new table as became for each statement execute function suture.release_keys();
 
 -- A queue whose keys may now hold more.
-create function suture.unpark_queue(the_queue text) returns void language plpgsql as $$
+create function suture.unpark_queue(the_queue text) returns void language plpgsql
+set enable_seqscan = off as $$
 declare
     k text;
 begin
@@ -173,14 +179,16 @@ create function suture.bucket_empty(q suture.queues) returns timestamptz languag
 $$;
 
 -- Executions that hold a key. Exact for whoever has its lock.
-create function suture.holders_of_key(the_queue text, the_key text) returns integer language plpgsql stable as $$
+create function suture.holders_of_key(the_queue text, the_key text) returns integer language plpgsql stable
+set enable_seqscan = off as $$
 begin
     return (select count(*) from suture.workflow_executions
             where queue = the_queue and concurrency_key = the_key and status in ('enqueued', 'running', 'waiting') and not parked
               and started_at is not null);
 end $$;
 
-create function suture.park(the_queue text, the_key text, kept uuid[]) returns void language plpgsql as $$
+create function suture.park(the_queue text, the_key text, kept uuid[]) returns void language plpgsql
+set enable_seqscan = off as $$
 begin
     update suture.workflow_executions set parked = true
     where id = any (array(
@@ -192,7 +200,8 @@ begin
 end $$;
 
 -- How many may be claimed from a queue now, all in all and of those that have not begun. Exact for whoever holds the queue's row.
-create function suture.room_of_queue(q suture.queues, most integer, out room integer, out fresh integer) language plpgsql stable as $$
+create function suture.room_of_queue(q suture.queues, most integer, out room integer, out fresh integer) language plpgsql stable
+set enable_seqscan = off as $$
 begin
     room := most;
     if q.concurrency is not null then
@@ -207,25 +216,30 @@ begin
 end $$;
 
 -- Whether it is worth to lock the queue's row: something is due in it that it has room for. A full or empty queue costs a few looks.
-create function suture.may_be_claimed(q suture.queues) returns boolean language plpgsql stable as $$
+create function suture.may_be_claimed(q suture.queues) returns boolean language plpgsql stable
+set enable_seqscan = off as $$
 declare
     may record := suture.room_of_queue(q, 1);
 begin
     return may.room > 0 and (
         (may.fresh > 0 and exists (
             select from suture.workflow_executions where status = 'enqueued' and concurrency_key is null and queue = q.name
-              and suture.urgency(run_at, priority) <= suture.latest_due() and run_at <= now()))
+              and suture.urgency(run_at, priority) <= suture.latest_due() and run_at <= now()
+            order by suture.urgency(run_at, priority)))
         or (may.fresh > 0 and exists (
             select from suture.workflow_executions
             where status = 'enqueued' and concurrency_key is not null and not parked and queue = q.name
-              and suture.urgency(run_at, priority) <= suture.latest_due() and run_at <= now()))
+              and suture.urgency(run_at, priority) <= suture.latest_due() and run_at <= now()
+            order by suture.urgency(run_at, priority)))
         or exists (
             select from suture.workflow_executions where status = 'enqueued' and started_at is not null and queue = q.name
-              and suture.urgency(run_at, priority) <= suture.latest_due() and run_at <= now()));
+              and suture.urgency(run_at, priority) <= suture.latest_due() and run_at <= now()
+            order by suture.urgency(run_at, priority)));
 end $$;
 
 -- When a queue that has something to start, and no token for it, gets its next one; null: nobody waits for a token.
-create function suture.next_token(q suture.queues) returns timestamptz language plpgsql stable as $$
+create function suture.next_token(q suture.queues) returns timestamptz language plpgsql stable
+set enable_seqscan = off as $$
 declare
     may record := suture.room_of_queue(q, 1);
 begin
@@ -234,11 +248,13 @@ begin
     end if;
     return case when exists (
             select from suture.workflow_executions where status = 'enqueued' and concurrency_key is null and queue = q.name
-              and suture.urgency(run_at, priority) <= suture.latest_due() and run_at <= now())
+              and suture.urgency(run_at, priority) <= suture.latest_due() and run_at <= now()
+            order by suture.urgency(run_at, priority))
         or exists (
             select from suture.workflow_executions
             where status = 'enqueued' and concurrency_key is not null and not parked and queue = q.name
-              and suture.urgency(run_at, priority) <= suture.latest_due() and run_at <= now())
+              and suture.urgency(run_at, priority) <= suture.latest_due() and run_at <= now()
+            order by suture.urgency(run_at, priority))
         then suture.bucket_empty(q) + make_interval(secs => suture.seconds_of_token(q)) end;
 end $$;
 
