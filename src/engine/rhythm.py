@@ -10,17 +10,14 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from importlib.util import find_spec
 from typing import Protocol
 from zoneinfo import ZoneInfo
 
 from suture.errors import ConfigError, InvalidRequest
 
-try:
-    from cronsim import CronSim, CronSimError
-except ImportError:  # the extra `cron` is not installed: intervals work, a cron expression is refused
-    CRON = False
-else:
-    CRON = True
+CRON = find_spec("cronsim") is not None
+"""Whether the extra `cron` is installed: without it intervals work, and a cron expression is refused."""
 
 MACROS = {
     "@yearly": "0 0 1 1 *",
@@ -123,6 +120,8 @@ class Cron:
 
     def _from(self, time: datetime) -> Iterator[datetime]:
         """The times after `time`, in order. The search begins on the wall clock, which may show an hour for the second time."""
+        from cronsim import CronSim  # noqa: PLC0415 (of an extra)
+
         last = time
         for found in CronSim(_fields(self.expression), time.astimezone(self.zone)):
             moment = found.astimezone(UTC)
@@ -135,6 +134,8 @@ def cron(expression: str, time_zone: str) -> Cron:
     """Raises: InvalidRequest for an expression or a zone that is none. ConfigError when the library is not installed."""
     if not CRON:
         raise ConfigError("Cron expressions need one more library: pip install 'suture[cron]'.")
+    from cronsim import CronSim, CronSimError  # noqa: PLC0415 (of an extra)
+
     found = Cron(expression, _zone(time_zone))
     try:
         CronSim(_fields(expression), datetime(2000, 1, 1, tzinfo=UTC))

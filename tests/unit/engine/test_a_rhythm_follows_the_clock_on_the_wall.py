@@ -91,6 +91,21 @@ def test_time_zones_are_known_where_the_system_has_none():
     subprocess.run([sys.executable, "-c", text], env={"PYTHONTZPATH": ""}, check=True)
 
 
+def test_without_the_extra_an_interval_works_and_a_cron_expression_says_what_it_needs():
+    text = """
+import sys
+sys.modules["cronsim"] = None
+from datetime import timedelta
+from suture.engine.rhythm import CRON, Every, cron
+Every(timedelta(hours=1))
+print(CRON)
+cron("0 * * * *", "UTC")
+"""
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
+    assert done.stdout == "False\n"
+    assert "ConfigError: Cron expressions need one more library: pip install 'suture[cron]'." in done.stderr
+
+
 def test_a_start_is_a_time_itself():
     start = at("2026-01-02T03:00")
     assert cron("0 3 * * *", "UTC").first(at("2026-01-01T00:00"), starts_at=start) == start
