@@ -66,7 +66,7 @@ class Runner:
         """Unique in this process life: a restarted pod is another owner, whatever its name."""
         self.name, self.resources = name, resources
         self.ready = False
-        """Whether it is registered and claims."""
+        """Whether it is registered and claims: not while Postgres is away, or takes no writes."""
         self._database, self._workflows, self._version, self._queues = database, workflows, version, queues
         self._concurrency, self._lease, self._poll, self._drain = concurrency, lease or Lease(), poll, drain
         self._keep_ended, self._retention = keep_ended, Retention(database, keep=retention)
@@ -158,6 +158,8 @@ class Runner:
                 continue
             free = self._concurrency - len(self._running)
             claimed = await self._outlive(lambda free=free: self._claim(free)) if free else 0  # type: ignore[misc]
+            if free:
+                self.ready = claimed is not None  # while nothing can be written here, whoever asks is told
             if not claimed or claimed < free:
                 await self._nap(self._due, timedelta(seconds=self._watch.nap(worked=bool(claimed))))
 
@@ -169,6 +171,7 @@ class Runner:
             *(self.owner, list(self._queues), [w.name for w in known], [w.version for w in known]),
             *(free, self._lease.duration, self.actor, self._lease.suspect, self._holds_suspect()),
         )
+        self._watch.timed(time.monotonic() - started)
         if self._stop.is_set():
             await self._hand_back([(row["id"], row["epoch"]) for row in rows])
             rows = []

@@ -51,6 +51,14 @@ class Judged(RuleBasedStateMachine):
         self.ground, self.engine, self.database = ground, ground.engine, ground.database
         self.ground.run(empty(ground.psql))
         self.now: State = ground.look()
+        self.ids: list[UUID] = []
+        self.claims: list[Claim] = []
+
+    def id_number(self, nth: int) -> UUID:
+        return self.ids[-1 - nth % len(self.ids)]
+
+    def claim_number(self, nth: int) -> Claim | None:
+        return self.claims[-1 - nth % len(self.claims)] if self.claims else None
 
     def does(self, work: Coroutine[Any, Any, Any], expected: State | None, refusal: type[Exception] | None = None) -> Any:
         """The answer of `work`, after which the rows are as expected; with a refusal, as they were."""
@@ -61,7 +69,7 @@ class Judged(RuleBasedStateMachine):
                 raise
             answer = error
         else:
-            assert refusal is None or refusal is Suspended, f"{refusal} was due, and {answer!r} came"
+            assert refusal is None, f"{refusal} was due, and {answer!r} came"
         before, self.now = self.now, self.ground.look()
         check(self.now)
         follow(before, self.now)
@@ -94,7 +102,7 @@ class Judged(RuleBasedStateMachine):
         with_key = [(id_, e) for id_, e in self.now["executions"].items() if key and e["key"] == key]
         return max(with_key, key=lambda one: (one[1]["status"] in LIVE, one[1]["ended_at"] or 0), default=None)
 
-    def enqueue_anew(self, key: str | None, value: int, queue: str, *, deadline: bool, reuse: Any = "return") -> UUID:
+    def enqueue_anew(self, key: str | None, value: int, queue: str, *, deadline: bool, reuse: Any = "return") -> None:
         async def work() -> Any:
             at = await self.database.one("ping")
             until = at["at"] + timedelta(seconds=100) if deadline else None
@@ -110,4 +118,4 @@ class Judged(RuleBasedStateMachine):
         new = self.now["executions"][str(answer.execution.id)]
         assert self.now["executions"].keys() - before["executions"].keys() == {str(answer.execution.id)}
         assert (new["status"], new["epoch"], new["attempt"], new["crashes"], new["input"]) == ("enqueued", 0, 1, 0, value)
-        return UUID(str(answer.execution.id))
+        self.ids.append(answer.execution.id)

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import asyncpg
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, initialize, multiple, rule
+from hypothesis.stateful import initialize, rule
 
 from suture.engine import LIVE, Lease
 from suture.engine.claim import Claim
@@ -28,6 +28,8 @@ LEASE = Lease(grace=timedelta(seconds=5), crash_limit=1, restart=timedelta(0))
 OWNERS = tuple(uuid7() for _ in range(3))
 QUEUES = ("left", "right")
 STEPS = st.sampled_from(("one", "two", "three"))
+NTH = st.integers(0, 9)
+"""Which of the executions or claims so far, from the youngest: what is drawn must not hang on what came of it."""
 EVENTS = st.sampled_from(("go", "stop"))
 VALUES = st.integers(0, 3)
 BY_HAND = {
@@ -48,22 +50,18 @@ def machine(ground: Ground) -> Callable[[], "Operations"]:
 
 
 class Operations(Judged):
-    executions = Bundle("executions")
-    claims = Bundle("claims")
-
     # Handing in ----------------------------------------------------------------------------------------------------------------
 
-    @initialize(target=executions)
-    def begin(self) -> UUID:
-        return self.enqueue_anew(None, 1, "left", deadline=False)
+    @initialize()
+    def begin(self) -> None:
+        self.enqueue_anew(None, 1, "left", deadline=False)
 
-    @rule(
-        target=executions, key=st.sampled_from((None, None, "a", "b")), value=VALUES, queue=st.sampled_from(QUEUES), deadline=st.booleans()
-    )
-    def enqueue(self, key: str | None, value: int, queue: str, deadline: bool) -> Any:
+    @rule(key=st.sampled_from((None, None, "a", "b")), value=VALUES, queue=st.sampled_from(QUEUES), deadline=st.booleans())
+    def enqueue(self, key: str | None, value: int, queue: str, deadline: bool) -> None:
         known = self.known(key)
         if known is None:
-            return self.enqueue_anew(key, value, queue, deadline=deadline)
+            self.enqueue_anew(key, value, queue, deadline=deadline)
+            return
         id_, row = known
         work = self.engine.enqueue("w", value, actor="client", operation_key=key, queue=queue)
         if row["input"] != value:
@@ -71,22 +69,21 @@ class Operations(Judged):
         else:
             answer = self.does(work, None)
             assert (str(answer.execution.id), answer.created) == (id_, False)
-        return multiple()
 
-    @rule(target=executions, key=st.sampled_from(("a", "b")), value=VALUES, reuse=st.sampled_from(("reject", "new")))
-    def enqueue_again(self, key: str, value: int, reuse: Any) -> Any:
+    @rule(key=st.sampled_from(("a", "b")), value=VALUES, reuse=st.sampled_from(("reject", "new")))
+    def enqueue_again(self, key: str, value: int, reuse: Any) -> None:
         known = self.known(key)
         if known is None or (known[1]["status"] not in LIVE and reuse == "new"):
-            return self.enqueue_anew(key, value, "left", deadline=False, reuse=reuse)
+            self.enqueue_anew(key, value, "left", deadline=False, reuse=reuse)
+            return
         work = self.engine.enqueue("w", value, actor="client", operation_key=key, reuse=reuse)
         refused = known[1]["input"] != value or known[1]["status"] not in LIVE
         self.does(work, None, Conflict if refused else None)
-        return multiple()
 
     # Claims --------------------------------------------------------------------------------------------------------------------
 
-    @rule(target=claims, owner=st.sampled_from(OWNERS), batch=st.integers(1, 3), queues=st.sampled_from((QUEUES[:1], QUEUES[1:], QUEUES)))
-    def claim(self, owner: UUID, batch: int, queues: tuple[str, ...]) -> Any:
+    @rule(owner=st.sampled_from(OWNERS), batch=st.integers(1, 3), queues=st.sampled_from((QUEUES[:1], QUEUES[1:], QUEUES)))
+    def claim(self, owner: UUID, batch: int, queues: tuple[str, ...]) -> None:
         due = {
             id_ for id_, e in self.now["executions"].items()
             if e["status"] == "enqueued" and e["due"] and e["queue"] in queues and e["queue"] not in self.now["paused"]
@@ -99,13 +96,16 @@ class Operations(Judged):
         for id_ in taken:
             expected["executions"][id_] |= {"status": "running", "owner": str(owner), "epoch": expected["executions"][id_]["epoch"] + 1}
         self.does(asyncio.sleep(0), expected)
-        return multiple(*(Claim(self.database, Execution.from_row(row), owner, "worker") for row in rows))
+        self.claims += [Claim(self.database, Execution.from_row(row), owner, "worker") for row in rows]
 
     async def claimed(self, owner: UUID, batch: int, queues: tuple[str, ...]) -> Any:
         return await self.database.many("claim", owner, list(queues), ["w"], [1], batch, LEASE.duration, "worker", 99, False)
 
-    @rule(claim=claims, step=STEPS, value=VALUES)
-    def checkpoint(self, claim: Claim, step: str, value: int) -> None:
+    @rule(nth=NTH, step=STEPS, value=VALUES)
+    def checkpoint(self, nth: int, step: str, value: int) -> None:
+        claim = self.claim_number(nth)
+        if claim is None:
+            return
         expected = self.after()
         work = claim.checkpoint(step, value, kind="step", attempts=1, started_at=datetime.now(UTC))
         if row := self.row(expected, claim):
@@ -115,23 +115,32 @@ class Operations(Judged):
         else:
             self.does(work, None, LeaseLost)
 
-    @rule(claim=claims, value=VALUES)
-    def complete(self, claim: Claim, value: int) -> None:
+    @rule(nth=NTH, value=VALUES)
+    def complete(self, nth: int, value: int) -> None:
+        claim = self.claim_number(nth)
+        if claim is None:
+            return
         expected = self.after()
         if row := self.row(expected, claim):
             self.end(row, "completed")
             row["output"] = value
         self.does(claim.complete(value), expected, None if row else LeaseLost)
 
-    @rule(claim=claims)
-    def fail(self, claim: Claim) -> None:
+    @rule(nth=NTH)
+    def fail(self, nth: int) -> None:
+        claim = self.claim_number(nth)
+        if claim is None:
+            return
         expected = self.after()
         if row := self.row(expected, claim):
             self.bury(expected, str(claim.execution.id))
         self.does(claim.fail(Failure("Bad", "bad")), expected, None if row else LeaseLost)
 
-    @rule(claim=claims, later=st.booleans())
-    def retry(self, claim: Claim, later: bool) -> None:
+    @rule(nth=NTH, later=st.booleans())
+    def retry(self, nth: int, later: bool) -> None:
+        claim = self.claim_number(nth)
+        if claim is None:
+            return
         expected = self.after()
         if row := self.row(expected, claim):
             self.put_back(row, due=not later)
@@ -140,8 +149,11 @@ class Operations(Judged):
         work = claim.retry(Failure("Bad", "bad", "one"), delay=delay, step_attempts=1, attempt=attempt)
         self.does(work, expected, None if row else LeaseLost)
 
-    @rule(claim=claims)
-    def finish_cancel(self, claim: Claim) -> None:
+    @rule(nth=NTH)
+    def finish_cancel(self, nth: int) -> None:
+        claim = self.claim_number(nth)
+        if claim is None:
+            return
         expected = self.after()
         row = self.row(expected, claim)
         wished = bool(row and row["wish"])
@@ -149,16 +161,22 @@ class Operations(Judged):
             self.end(row, "cancelled")
         self.does(claim.finish_cancel(), expected, None if wished else LeaseLost)
 
-    @rule(claim=claims)
-    def hand_back(self, claim: Claim) -> None:
+    @rule(nth=NTH)
+    def hand_back(self, nth: int) -> None:
+        claim = self.claim_number(nth)
+        if claim is None:
+            return
         expected = self.after()
         if row := self.row(expected, claim):
             self.put_back(row)
         rows = self.does(self.database.many("hand_back", claim.owner, [claim.execution.id], [claim.epoch], "worker", "drain"), expected)
         assert len(rows) == bool(row)
 
-    @rule(claim=claims)
-    def heartbeat(self, claim: Claim) -> None:
+    @rule(nth=NTH)
+    def heartbeat(self, nth: int) -> None:
+        claim = self.claim_number(nth)
+        if claim is None:
+            return
         held = self.row(self.now, claim)
         found = self.does(beat(self.database, claim.owner, [claim], lease=LEASE), None)
         assert bool(found.lost) == (held is None)
@@ -168,8 +186,11 @@ class Operations(Judged):
 
     # Waits and effects ---------------------------------------------------------------------------------------------------------
 
-    @rule(claim=claims, event=EVENTS, timed=st.booleans())
-    def wait(self, claim: Claim, event: str, timed: bool) -> None:
+    @rule(nth=NTH, event=EVENTS, timed=st.booleans())
+    def wait(self, nth: int, event: str, timed: bool) -> None:
+        claim = self.claim_number(nth)
+        if claim is None:
+            return
         expected, id_ = self.after(), str(claim.execution.id)
         work = claim.wait(event, event=event, timeout=timedelta(seconds=60) if timed else None)
         row = self.row(expected, claim)
@@ -188,8 +209,9 @@ class Operations(Judged):
             row |= {"status": "waiting", "owner": None}
         self.does(work, expected, Suspended)
 
-    @rule(id_=executions, event=EVENTS, value=VALUES)
-    def emit(self, id_: UUID, event: str, value: int) -> None:
+    @rule(nth=NTH, event=EVENTS, value=VALUES)
+    def emit(self, nth: int, event: str, value: int) -> None:
+        id_ = self.id_number(nth)
         expected, key = self.after(), str(id_)
         row, wait = expected["executions"][key], expected["waits"].get(f"{id_} {event}")
         new = event not in expected["events"].get(key, {})
@@ -204,8 +226,11 @@ class Operations(Judged):
         answer = self.does(work, expected)
         assert (answer.payload, answer.accepted) == (first, new)
 
-    @rule(claim=claims, key=st.sampled_from(("x", "y")), value=VALUES)
-    def effect(self, claim: Claim, key: str, value: int) -> None:
+    @rule(nth=NTH, key=st.sampled_from(("x", "y")), value=VALUES)
+    def effect(self, nth: int, key: str, value: int) -> None:
+        claim = self.claim_number(nth)
+        if claim is None:
+            return
         expected, id_ = self.after(), str(claim.execution.id)
         if self.row(expected, claim) is None:
             self.does(claim.intend(key, kind="k", key=key), None, LeaseLost)
@@ -224,8 +249,9 @@ class Operations(Judged):
 
     # Steering ------------------------------------------------------------------------------------------------------------------
 
-    @rule(id_=executions)
-    def cancel(self, id_: UUID) -> None:
+    @rule(nth=NTH)
+    def cancel(self, nth: int) -> None:
+        id_ = self.id_number(nth)
         expected = self.after()
         row = expected["executions"][str(id_)]
         refused = row["status"] not in LIVE and row["status"] != "cancelled"
@@ -235,15 +261,16 @@ class Operations(Judged):
             self.end(row, "cancelled")
         self.does(self.engine.cancel(id_, actor="anna"), expected, IllegalTransition if refused else None)
 
-    @rule(target=executions, id_=executions, start=st.booleans())
-    def requeue(self, id_: UUID, start: bool) -> Any:
+    @rule(nth=NTH, start=st.booleans())
+    def requeue(self, nth: int, start: bool) -> None:
+        id_ = self.id_number(nth)
         letter = self.now["letters"].get(str(id_))
         known = self.known(self.now["executions"][str(id_)]["key"])
         work = self.engine.requeue(id_, actor="anna", from_step="start" if start else "failed")
         if letter is None or letter["successor"] or (known and known[1]["status"] in LIVE):
             self.does(work, None, Conflict if letter and not letter["successor"] else IllegalTransition)
-            return multiple()
-        before, successor = self.now, self.ground.run(work)
+            return
+            before, successor = self.now, self.ground.run(work)
         self.now = self.ground.look()
         check(self.now)
         follow(before, self.now)
@@ -251,7 +278,7 @@ class Operations(Judged):
         assert self.now["letters"][str(id_)]["successor"] == key
         assert self.now["executions"][key]["origin"] == str(id_)
         assert self.now["outputs"].get(key, {}) == ({} if start else before["outputs"].get(str(id_), {}))
-        return successor.id
+        self.ids.append(successor.id)
 
     @rule(queue=st.sampled_from(QUEUES), stop=st.booleans())
     def pause(self, queue: str, stop: bool) -> None:
@@ -311,8 +338,9 @@ class Operations(Judged):
 
     # What is not allowed, and what happens at once -----------------------------------------------------------------------------
 
-    @rule(id_=executions, sql=st.sampled_from(sorted(BY_HAND)))
-    def by_hand(self, id_: UUID, sql: str) -> None:
+    @rule(nth=NTH, sql=st.sampled_from(sorted(BY_HAND)))
+    def by_hand(self, nth: int, sql: str) -> None:
+        id_ = self.id_number(nth)
         row = self.now["executions"][str(id_)]
         if row["status"] not in BY_HAND[sql] or not row["living"] or ("epoch - 1" in sql and not row["epoch"]):
             return
@@ -327,9 +355,12 @@ class Operations(Judged):
 
         self.does(work(), None)
 
-    @rule(claim=claims, other=claims, owner=st.sampled_from(OWNERS), value=VALUES, which=st.sets(st.integers(0, 7), min_size=2, max_size=4))
-    def at_once(self, claim: Claim, other: Claim, owner: UUID, value: int, which: set[int]) -> None:
+    @rule(nth=NTH, other_nth=NTH, owner=st.sampled_from(OWNERS), value=VALUES, which=st.sets(st.integers(0, 7), min_size=2, max_size=4))
+    def at_once(self, nth: int, other_nth: int, owner: UUID, value: int, which: set[int]) -> None:
         """Several operations on connections of their own: whatever came first, all that must hold does."""
+        claim, other = self.claim_number(nth), self.claim_number(other_nth)
+        if claim is None or other is None:
+            return
         id_ = claim.execution.id
         works: list[Callable[[], Coroutine[Any, Any, Any]]] = [
             lambda: claim.complete(value),
