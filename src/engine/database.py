@@ -8,9 +8,10 @@ import asyncio
 import contextlib
 import copy
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager
 from datetime import timedelta
+from types import TracebackType
 from typing import Any, Self
 
 import asyncpg
@@ -56,22 +57,38 @@ _UNNAMED = {"statement_cache_size": 0}
 _ATTEMPT = 10.0  # seconds for a connection or a statement that should take milliseconds; a black-holed network ends here
 
 
-@contextlib.contextmanager
-def translated() -> Iterator[None]:
+class _Translation:
+    """A generator would do the same, and cost a tenth of a short statement."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        if error is not None and (ours := _ours(error)) is not None:
+            raise ours from error
+
+
+_TRANSLATION = _Translation()
+
+
+def translated() -> AbstractContextManager[None]:
     """Turn what the driver raises into our errors."""
-    try:
-        yield
-    except _UNAVAILABLE as error:
-        raise DatabaseUnavailable(f"Postgres does not answer as it should ({type(error).__name__}): {_safe(error)}") from error
-    except _NOT_MIGRATED as error:
-        raise DatabaseUnavailable(f"The database is not of this version ({_safe(error)}): run `suture migrate`.") from error
-    except asyncpg.DataError as error:
-        # A NUL character in a name, a number that no column can hold: the caller's value, not ours.
-        raise InvalidRequest(f"Postgres cannot keep a value of this request: {_safe(error)}.") from error
-    except asyncpg.PostgresError as error:
-        if error.sqlstate == "SU001":
-            raise IllegalTransition(f"{error}.") from error
-        raise
+    return _TRANSLATION
+
+
+def _ours(error: BaseException) -> SutureError | None:
+    """What an error of the driver means to us; None for one that is no business of ours."""
+    match error:
+        case asyncpg.PostgresError() if error.sqlstate == "SU001":
+            return IllegalTransition(f"{error}.")
+        case _ if isinstance(error, _UNAVAILABLE):
+            return DatabaseUnavailable(f"Postgres does not answer as it should ({type(error).__name__}): {_safe(error)}")
+        case _ if isinstance(error, _NOT_MIGRATED):
+            return DatabaseUnavailable(f"The database is not of this version ({_safe(error)}): run `suture migrate`.")
+        case asyncpg.DataError():
+            # A NUL character in a name, a number that no column can hold: the caller's value, not ours.
+            return InvalidRequest(f"Postgres cannot keep a value of this request: {_safe(error)}.")
+    return None
 
 
 def _safe(error: BaseException) -> str:
@@ -172,7 +189,9 @@ class Database:
         if self._pool is None:
             raise SutureError("The database is not open: use it inside `async with Database.connect(…)`.")
         with translated():
-            connection = await self._pool.acquire(timeout=_ATTEMPT)
+            # A timer and a task more would cost as much as a short statement: an idle connection is there at once, and the pool itself
+            # sees to it that a release is not cut short.
+            connection = await (self._pool.acquire() if self._pool.get_idle_size() else self._pool.acquire(timeout=_ATTEMPT))
         try:
             yield Session(connection, self.statements)
         except DatabaseUnavailable as error:
@@ -181,7 +200,7 @@ class Database:
                 await asyncio.shield(self._discard(connection, error.__cause__))
             raise
         finally:
-            await asyncio.shield(self._release(connection))
+            await self._release(connection)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Session]:

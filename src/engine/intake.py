@@ -155,9 +155,10 @@ class Intake:
                             await self._write(session, batch)
                         finally:
                             self._busy -= 1
-                        # Whoever goes on with another one shall find this connection: two turns of the loop, and no timer.
+                        # Whoever goes on with another one shall find this connection: a turn of the loop or two, and no timer.
                         await asyncio.sleep(0)
-                        await asyncio.sleep(0)
+                        if not self._waiting:
+                            await asyncio.sleep(0)
             except DatabaseUnavailable as error:
                 _fail(self._take(), error)  # who came for this connection; those of a statement have heard of it
 
