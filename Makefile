@@ -38,6 +38,7 @@ check-written:
 	$(BIN)/python .ci/lock --check
 	$(BIN)/python -m suture.cli.reference settings --check README.md
 	$(BIN)/python -m suture.cli.reference api --check docs/reference.md
+	$(BIN)/python -m suture.cli.reference guarantees --check docs/guarantees.md
 
 fmt: setup ## format and mend what can be mended
 	$(BIN)/ruff check --fix .
@@ -46,6 +47,7 @@ fmt: setup ## format and mend what can be mended
 generate: setup ## write the tables of the documentation from the code
 	$(BIN)/python -m suture.cli.reference settings --write README.md
 	$(BIN)/python -m suture.cli.reference api --write docs/reference.md
+	$(BIN)/python -m suture.cli.reference guarantees --write docs/guarantees.md
 	charts/sync-crds.sh
 
 # The Kubernetes programs are compiled once a machine; minutes of that belong to no test.

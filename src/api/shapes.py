@@ -203,6 +203,9 @@ class Letter(Shape):
     crashes: int
     dead_at: datetime
     requeued_as: UUID | None
+    discarded_at: datetime | None
+    discarded_by: str | None
+    discard_reason: str | None
 
     @classmethod
     def of(cls, letter: DeadLetter) -> Self:

@@ -32,7 +32,7 @@ READING_ORDER = (
 OF_OURS = frozenset({"from_row", "from_json", "to_json"})
 """Methods between a row and its record: no caller needs them."""
 
-HANDED = frozenset({"Run", "Session"})
+HANDED = frozenset({"Child", "Connection", "Done", "Run", "Session"})
 """Classes that a caller is handed and never makes."""
 
 WIDTH = 110

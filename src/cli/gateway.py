@@ -10,7 +10,17 @@ from uuid import UUID
 
 import httpx
 
-from suture.errors import AccessDenied, Conflict, InvalidRequest, NotFound, ServiceUnavailable, SutureError
+from suture.errors import (
+    AccessDenied,
+    Conflict,
+    IllegalTransition,
+    InvalidRequest,
+    NotFound,
+    PayloadUnfit,
+    ServiceUnavailable,
+    SutureError,
+    UnknownWorkflow,
+)
 from suture.settings import Settings
 
 _ERRORS: dict[int, type[SutureError]] = {
@@ -21,6 +31,8 @@ _ERRORS: dict[int, type[SutureError]] = {
     413: InvalidRequest,
     422: InvalidRequest,
 }
+_REASONS = {kind.reason: kind for kind in (IllegalTransition, UnknownWorkflow, PayloadUnfit)}
+"""Where the problem says more than its status."""
 
 
 class Gateway:
@@ -45,8 +57,11 @@ class Gateway:
     def requeue(self, task: UUID, *, from_step: str) -> Any:
         return call("POST", f"/tasks/{task}/retry", body={"fromStep": from_step})
 
-    def dead_letters(self, *, limit: int) -> Any:
-        return _items(call("GET", "/dead-letters", query={"limit": limit}))
+    def dead_letters(self, *, state: str, type: str, queue: str, limit: int) -> Any:  # noqa: A002
+        return _items(call("GET", "/dead-letters", query={"state": state, "type": type, "queue": queue, "limit": limit}))
+
+    def discard(self, task: UUID, *, reason: str) -> Any:
+        return call("POST", f"/dead-letters/{task}/discard", body={"reason": reason})
 
     def workers(self) -> Any:
         return call("GET", "/workers")
@@ -113,4 +128,5 @@ def _read(answer: httpx.Response) -> Any:
     detail = str(found.get("detail") or found.get("title") or "no details") if isinstance(found, dict) else "no details"
     if answer.status_code == httpx.codes.UNAUTHORIZED:
         detail += " Set SUTURE_CLIENT_TOKEN_FILE to a file with your token."
-    raise _ERRORS.get(answer.status_code, ServiceUnavailable)(detail)
+    reason = str(found.get("reason")) if isinstance(found, dict) else ""
+    raise _REASONS.get(reason, _ERRORS.get(answer.status_code, ServiceUnavailable))(detail)

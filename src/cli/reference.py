@@ -2,7 +2,7 @@
 
 `python -m suture.cli.reference settings` prints the table of settings; with `--write FILE` it replaces the one that stands in the file
 between `<!-- settings -->` and `<!-- /settings -->`, with `--check FILE` it fails when that one is not current. Changes nothing else.
-`api` is the reference of the library (see `api_reference`), `figures` the measured figures of docs/figures.json beside FILE.
+`api` is the reference of the library (see `api_reference`), `guarantees` the table of what it promises (see `guarantees`).
 """
 
 import argparse
@@ -20,6 +20,7 @@ from pydantic.fields import FieldInfo
 
 from suture import settings
 from suture.cli.api_reference import api_reference
+from suture.cli.guarantees import guarantees_table
 from suture.settings import PREFIX, Settings, fields, secret
 
 
@@ -44,7 +45,12 @@ def settings_table() -> str:
     return "\n".join(["| setting | default | meaning |", "|---|---|---|", *rows])
 
 
-TABLES = {"settings": settings_table, "api": api_reference}
+def guarantees() -> str:
+    """What the engine promises, of the checkout in whose folder this runs: an installed package has no documentation to write."""
+    return guarantees_table(Path("docs"))
+
+
+TABLES = {"settings": settings_table, "api": api_reference, "guarantees": guarantees}
 
 
 def replaced(text: str, table: str, content: str) -> str:

@@ -71,11 +71,19 @@ class Rows:
 
         return self._ask(steer)
 
-    def dead_letters(self, *, limit: int) -> Any:
+    def dead_letters(self, *, state: str, type: str, queue: str, limit: int) -> Any:  # noqa: A002
         async def look(engine: Engine) -> list[Letter]:
-            return [Letter.of(letter) for letter in await engine.dead_letters(limit=limit)]
+            chosen = cast(Literal["open", "requeued", "discarded"], state) if state else None
+            found = await engine.letters.page(state=chosen, workflow=type or None, queue=queue or None, limit=limit)
+            return [Letter.of(letter) for letter in found]
 
         return self._ask(look)
+
+    def discard(self, task: UUID, *, reason: str) -> Any:
+        async def steer(engine: Engine) -> Letter:
+            return Letter.of(await engine.letters.discard(task, actor=self._actor, reason=reason))
+
+        return self._ask(steer)
 
     def workers(self) -> Any:
         async def look(engine: Engine) -> list[WorkerShape]:

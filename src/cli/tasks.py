@@ -95,7 +95,10 @@ def retry(
     from_start: Annotated[bool, typer.Option("--from-start", help="Run finished steps again too.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run a dead letter again, from the step that failed; the same as `suture dead-letters requeue`."""
+    """Run a dead letter again, from the step that failed; the same as `suture dead-letters requeue`.
+
+    Example: suture tasks retry 01930000-0000-7000-8000-000000000000 --from-start
+    """
     requeue(task, from_start=from_start, as_json=as_json)
 
 

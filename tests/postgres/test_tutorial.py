@@ -64,9 +64,9 @@ def settled(text: str) -> list[str]:
     return [re.sub(r"\s+", " ", line).strip() for line in text.splitlines() if line.strip()]
 
 
-def test_every_command_of_the_tutorial_shows_what_is_shown(database_url: str, tmp_path: Path) -> None:
+def test_every_command_of_the_tutorial_shows_what_is_shown(empty_database_url: str, tmp_path: Path) -> None:
     here = {
-        "SUTURE_DATABASE_URL": database_url,
+        "SUTURE_DATABASE_URL": empty_database_url,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "PS1": "",
         "PS2": "",
@@ -98,3 +98,12 @@ def play(text: str, terminal: Shell) -> None:
 def test_the_tutorials_program_is_short_enough_to_read() -> None:
     (program,) = [block.text for block in blocks() if block.language == "python"]
     assert len(program.splitlines()) < 80
+
+
+def test_the_example_in_the_readme_runs(empty_database_url: str, tmp_path: Path) -> None:
+    found = re.search(r"<!-- library -->\n```python\n(.*?)```\n<!-- /library -->", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert found
+    (tmp_path / "example.py").write_text(found[1])
+    environ = environment(SUTURE_DATABASE_URL=empty_database_url)
+    with Terminal([sys.executable, "example.py"], environ=environ, folder=tmp_path) as terminal:
+        assert terminal.until(lambda text: "\n" in text) == "hello Ada\n"

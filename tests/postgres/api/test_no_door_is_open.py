@@ -30,6 +30,7 @@ WRITES = [
     ("/tasks", "operator"),
     (f"/tasks/{ID}/cancel", "operator"),
     (f"/tasks/{ID}/retry", "operator"),
+    (f"/dead-letters/{ID}/discard", "operator"),
     ("/queues/default/pause", "operator"),
     ("/queues/default/resume", "operator"),
     ("/queues/default/limits", "operator"),
