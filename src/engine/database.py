@@ -313,9 +313,10 @@ class Database:
 async def _connect(*address: Any, **options: Any) -> "tuple[asyncpg.Connection[Any], bool]":
     """A connection, and whether its other end is a pooler and not Postgres: then the process that answers is not the one that greeted.
 
-    Asked by the simple protocol, which prepares nothing and answers with the count of rows.
+    Asked by the simple protocol, which prepares nothing and answers with the count of rows. In the time of UTC: a duration of 24 hours goes
+    to Postgres as a day, and where clocks change a day has 23 or 25.
     """
-    connection = await asyncpg.connect(*address, **options)
+    connection = await asyncpg.connect(*address, **options, server_settings={"timezone": "UTC"})
     try:
         answer = await connection.execute(f"select where pg_backend_pid() = {connection.get_server_pid()}", timeout=_ATTEMPT)
     except BaseException:
