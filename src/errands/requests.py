@@ -3,6 +3,7 @@
 Names are camelCase in a Task and in the API. A value that sounds like a secret is refused: an input is a row that many may read.
 """
 
+import json
 import re
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
@@ -231,3 +232,18 @@ def _object(value: object) -> dict[str, Any]:
 
 def _objects(value: object) -> list[dict[str, Any]]:
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def told(workflow: str, output: object) -> str | None:
+    """What came of an errand, in a line for people; None for what is none of ours.
+
+    >>> told("http-request", {"status": 201, "body": "made"})
+    '201 made'
+    """
+    match workflow, output:
+        case name, {"status": int(status), "body": body} if name == HTTP_REQUEST:
+            words = body if isinstance(body, str) else json.dumps(body, ensure_ascii=False) if body is not None else ""
+            return f"{status} {words}".strip()
+        case name, {"job": str(job), "message": str(message), "log": str(log)} if name == KUBERNETES_JOB:
+            return message.strip() or next((line for line in reversed(log.splitlines()) if line.strip()), f"{job} has succeeded")
+    return None

@@ -21,6 +21,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from suture.engine import Execution
+from suture.errands.requests import told
 from suture.errors import DatabaseUnavailable, InvalidRequest
 from suture.operator.reconcile import Refuse
 from suture.operator.resource import Task
@@ -77,7 +78,7 @@ def judge(task: Task, row: Execution | None, *, refusal: Refuse | None = None, a
 
 def summarized(row: Execution) -> Execution:
     """The row without what is large and not shown: many are held in memory."""
-    output = row.output if row.workflow == WORKFLOW or row.output is None else _summary(row.output)
+    output = row.output if row.workflow == WORKFLOW or row.output is None else _summary(row.workflow, row.output)
     return replace(row, input=None, output=output)
 
 
@@ -191,14 +192,14 @@ def _result(row: Execution, outcome: Outcome | None) -> str | None:
         case "completed" if outcome is not None:
             return line(outcome.sentence, RESULT_LIMIT)
         case "completed":
-            return _summary(row.output) or None
+            return _summary(row.workflow, row.output) or None
         case "error" if row.error is not None:
             return line(f"{row.error.reason}: {row.error.message}", RESULT_LIMIT)
     return None
 
 
-def _summary(output: object) -> str:
-    text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False, default=str)
+def _summary(workflow: str, output: object) -> str:
+    text = output if isinstance(output, str) else told(workflow, output) or json.dumps(output, ensure_ascii=False, default=str)
     return line(text, RESULT_LIMIT)
 
 
