@@ -38,6 +38,7 @@ class Retention:
     def __init__(self, database: Database, *, keep: timedelta) -> None:
         self._database, self._keep = database, keep
         self._reached: dict[str, UUID] = {}
+        self._held: set[str] = set()
         self._warned = False
 
     async def turn(self) -> list[str]:
@@ -59,10 +60,17 @@ class Retention:
         for row in await self._database.many("old_months", self._keep, MONTHS):
             outcome = (await self._database.one("drop_month", row["parent"], row["key"], row["by_id"], row["month"]))["outcome"]
             name = f"{row['parent']}_{row['month']:%Y%m}"
-            log.log(logging.INFO if outcome == "dropped" else logging.DEBUG, "the month is %s", outcome, extra={"partition": name})
             if outcome == "dropped":
                 dropped.append(name)
+            self._tell(name, outcome)
         return dropped
+
+    def _tell(self, name: str, outcome: str) -> None:
+        if outcome == "dropped":
+            log.info("a month is dropped", extra={"partition": name})
+        elif outcome == "held" and name not in self._held:
+            self._held.add(name)
+            log.warning("a month is older than the retention and held by executions that live, or ended lately", extra={"partition": name})
 
     async def _forget(self, table: str, key: str, *, age: timedelta | None) -> None:
         """Go on where the last pass has stopped."""

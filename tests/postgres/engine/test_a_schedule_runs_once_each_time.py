@@ -2,11 +2,14 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import pytest
 
+from suture.engine import Run, workflow
 from suture.engine.schedules import enqueue_due
 from suture.errors import InvalidRequest, NotFound, PayloadUnfit
+from tests.postgres.engine.stage import ended, eventually, running
 
 HOUR = timedelta(hours=1)
 DAYS_AWAY = 3 * 86400 + 60
@@ -59,6 +62,25 @@ async def test_each_of_many_times_fires_once_however_many_look_and_how_seldom(en
         assert len(made) == schedule.fired_count
         assert schedule.missed_count == 0
     assert (await engine.schedules.get("often")).fired_count == (5 + 21 + 190 + 61 + 19 + 400 + 1) // 20
+
+
+async def test_two_runners_run_each_time_once(engine, database, put):
+    @workflow("report")
+    async def report(run: Run, _: None) -> str:
+        return run.execution.operation_key or ""
+
+    await put("quick", every=timedelta(seconds=1))
+
+    async def fired() -> bool:
+        return (await engine.schedules.get("quick")).fired_count >= 3
+
+    async with running(database, report), running(database, report):
+        await eventually(fired)
+        made = await engine.page(labels={"schedule": "quick"})
+        outputs = [(await ended(engine, execution.id)).output for execution in made]
+    assert len(set(outputs)) == len(outputs) >= 3
+    moments = sorted(datetime.strptime(output[-27:], "%Y-%m-%dT%H:%M:%S.%f%z") for output in outputs)
+    assert {later - earlier for earlier, later in pairwise(moments)} == {timedelta(seconds=1)}
 
 
 async def test_a_worker_that_reads_no_cron_expressions_leaves_them_to_others(database, pass_time, put):
