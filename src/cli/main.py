@@ -17,6 +17,8 @@ from suture.errors import ConfigError, EvidenceUnreadable, InvalidRequest, Sutur
 app = typer.Typer(
     name="suture",
     help="Turn a failing Kubernetes workload into one reviewed pull request, and never lose the place.",
+    epilog="Commands about tasks and the engine speak to Postgres where SUTURE_DATABASE_URL is set, and else to the gateway at "
+    "SUTURE_CLIENT_URL. Approvals and new tasks always go through the gateway.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",

@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from suture.engine import Database, Engine, Limits, Run, workflow
 from suture.engine.database import Session
 from suture.engine.glance import MOST, glance
+from tests.postgres.api.gateway import running as gateway_running
 from tests.postgres.command import COMMAND, environment, suture
 from tests.postgres.engine.stage import PACKAGES, reached, running
 from tests.postgres.terminal import Terminal, bare
@@ -166,6 +168,22 @@ async def test_machines_get_one_look(engine: Engine, database_url: str) -> None:
     assert printed.code == 0
     assert "\x1b" not in printed.out
     assert max(map(len, printed.out.splitlines())) <= 80
+
+
+async def test_the_gateway_gives_the_same_look(engine: Engine, database_url: str, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("token-of-vera-0123456789")
+    async with at_work(engine), gateway_running(database_url) as gateway:
+        through = {"SUTURE_CLIENT_URL": gateway.url, "SUTURE_CLIENT_TOKEN_FILE": str(tmp_path / "token")}
+        asked, direct = await asyncio.gather(suture("top", "--json", **through), suture("top", "--json", SUTURE_DATABASE_URL=database_url))
+    assert shape(asked.json) == shape(direct.json)
+
+
+def shape(found: Any) -> Any:
+    """The answer without numbers that grow by themselves."""
+    if isinstance(found, list):
+        return [shape(one) for one in found]
+    moving = ("at", "seconds", "beatSeconds", "oldestSeconds")
+    return {name: shape(one) for name, one in found.items() if name not in moving} if isinstance(found, dict) else found
 
 
 async def test_a_look_is_three_statements_that_count_no_backlog(engine: Engine, database_url: str) -> None:
