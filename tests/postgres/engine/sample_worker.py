@@ -299,13 +299,27 @@ async def hold_thread(world: World) -> int:
     return os.getpid()
 
 
+@workflow("naps", retry=Retry(attempts=3, initial=timedelta(seconds=1), jitter=0))
+async def naps(run: Run, _: None) -> None:
+    """Pauses of every kind."""
+    await run.step("stumble", stumble_once, run.resources)
+    await run.sleep("sleep", timedelta(seconds=2))
+    await run.wait("nobody", str, timeout=timedelta(seconds=1))
+
+
+async def stumble_once(world: World) -> None:
+    if not (world.folder / "stumbled").exists():
+        world.note("stumbled")
+        raise TemporaryError("not yet")
+
+
 # A worker's life --------------------------------------------------------------------------------------------------------------
 
 
 async def work(orders: Orders) -> None:
     world = World(Path(orders.world), Boundaries(orders.kill_at))
     known = Workflows()
-    for function in (effects, three_steps, crasher, blocker, family, noted, billing, busy):
+    for function in (effects, three_steps, crasher, blocker, family, noted, billing, busy, naps):
         known.add(function)
     durations = (timedelta(seconds=s) for s in (orders.lease, orders.heartbeat, orders.grace))
     lease = Lease(
