@@ -14,7 +14,7 @@ from tests.postgres.engine.stage import ended, eventually, reached, running
 class Stage:
     def __init__(self) -> None:
         self.done: list[str] = []
-        self.go = asyncio.Event()
+        self.inside, self.go = asyncio.Event(), asyncio.Event()
 
 
 async def note(stage: Stage, name: str) -> str:
@@ -23,6 +23,7 @@ async def note(stage: Stage, name: str) -> str:
 
 
 async def let_go(stage: Stage) -> None:
+    stage.inside.set()
     await stage.go.wait()
 
 
@@ -75,7 +76,7 @@ async def test_a_run_suspends_in_front_of_a_paused_step_and_goes_on_after_it(eng
 async def test_a_pause_holds_for_what_runs_already_and_takes_back_nothing(engine, database, stage):
     task = (await engine.enqueue("fix", None, actor="test")).execution
     async with running(database, fix, resources=stage, poll=timedelta(seconds=30)) as runner:
-        await eventually(_done(stage, 1))
+        await asyncio.wait_for(stage.inside.wait(), 10)
         await engine.steps.pause("let-go", actor="anna")
         await engine.steps.pause("open-pull-request", actor="anna")
         await eventually(lambda: _covers(runner, "fix", "open-pull-request"), within=1, what="that a worker hears of a pause")
@@ -202,13 +203,6 @@ async def test_a_worker_and_the_database_read_a_pattern_alike(psql, pattern, nam
     now = await psql.fetchval("select now()")
     assert PausedStep(pattern, "*", "anna", now, "").covers("w", name) is covered
     assert await psql.fetchval("select suture.covers($1, $2)", pattern, name) is covered
-
-
-def _done(stage, count):
-    async def look():
-        return len(stage.done) >= count
-
-    return look
 
 
 async def _covers(runner, name, step):

@@ -172,3 +172,17 @@ async def test_a_killed_workers_places_come_back_by_recovery(engine, workers, ps
     await eventually(all_done, within=20)
     assert await most_at_once(psql) == 2
     assert Lease().duration > timedelta(seconds=20), "so it was presence that told"
+
+
+async def test_a_place_that_a_killed_worker_leaves_is_taken_by_a_fleet_at_rest(engine, database, workers, psql):
+    """The lost execution is cancelled by its recovery: nothing of it comes back, and nobody has ended it who would look for the next."""
+    await engine.queues.limit("default", Limits(concurrency=1), actor="anna")
+    first = await engine.enqueue("three-steps", None, actor="test")
+    one = workers.start(name="one")
+    await workers.noted("hold", times=1)
+    other = workers.start(name="two", poll=30.0)
+    await engine.enqueue("three-steps", None, actor="test")
+    await eventually(lambda: psql.fetchval("select count(*) = 2 from suture.workers where presence"))
+    one.kill()
+    await engine.cancel(first.execution.id, actor="anna")
+    assert (await workers.noted("hold", times=2, within=15))[1] == other.pid

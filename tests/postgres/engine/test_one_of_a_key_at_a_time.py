@@ -154,6 +154,26 @@ async def test_one_that_is_delayed_keeps_nobody_back(engine, database, pass_time
     assert ids(await claim(database)) == [later]
 
 
+async def test_one_that_is_delayed_keeps_back_none_of_the_parked(engine, database):
+    now = (await database.one("ping"))["at"]
+    await keyed(engine, "k", run_at=now + timedelta(minutes=10))
+    await keyed(engine, "k")
+    (row,) = await claim(database)
+    parked = await keyed(engine, "k")
+    await end(database, row)
+    assert ids(await claim(database)) == [parked]
+
+
+async def test_two_that_claim_one_key_at_once_get_one(engine, database):
+    async with engine.transaction() as session:  # so that none of them is parked
+        both = {await keyed(engine, "k", session=session), await keyed(engine, "k", session=session)}
+    async with database.transaction() as session:
+        first = await session.many("claim", uuid7(), ["default"], ["w"], [1], 1, timedelta(seconds=30), "worker", 99, False)
+        assert await claim(database) == [], "who has not committed yet cannot be seen, but its lock is met"
+    assert {row["id"] for row in first} < both
+    assert await claim(database) == []
+
+
 async def test_of_delayed_ones_behind_each_other_each_comes_at_its_time(engine, database, pass_time):
     now = (await database.one("ping"))["at"]
     first = await keyed(engine, "k")
