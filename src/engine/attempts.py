@@ -70,7 +70,8 @@ class Attempts:
         """Record that the step failed for good; the error as this run and any later one raises it."""
         kept = remembered(error)
         await self._claim.checkpoint(name, kept, kind="failure", attempts=self.number(name), started_at=started)
-        return self.give_up(name, error if isinstance(error, SutureError) else recalled(kept))
+        later = recalled(kept)
+        return self.give_up(name, error if isinstance(error, SutureError) and type(later) is type(error) else later)
 
     def give_up(self, name: str, error: Exception) -> Exception:
         """Note that a step has failed for good, now or in an earlier run; returns its error."""

@@ -42,14 +42,14 @@ def recalled(kept: dict[str, Any]) -> Exception:
     What else the object held is gone. A class that is not loaded here, or cannot be made of a message, becomes StepFailed.
     """
     cls, message = _loaded(str(kept.get("type", ""))), str(kept.get("message", ""))
-    if cls is None:
-        return StepFailed(message)
     try:
-        error = cls.__new__(cls, message)
+        error = cls.__new__(cls, message) if cls else StepFailed(message)
         if isinstance(error, SutureError):
             SutureError.__init__(error, message)
     except (TypeError, ValueError, AttributeError):  # a class that wants more than a message
-        return StepFailed(message)
+        error = StepFailed(message)
+    if isinstance(error, StepFailed):
+        error.__dict__["reason"] = str(kept.get("reason", StepFailed.reason))
     return error
 
 
