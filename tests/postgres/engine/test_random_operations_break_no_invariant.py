@@ -13,8 +13,8 @@ from tests.postgres.engine.judged import Ground
 from tests.postgres.engine.random_operations import machine
 
 QUICK = settings(
-    max_examples=15,
-    stateful_step_count=30,
+    max_examples=25,
+    stateful_step_count=40,
     deadline=None,
     database=None,
     print_blob=True,
