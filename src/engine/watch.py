@@ -23,6 +23,8 @@ _REST = 2  # polls between two looks, or of one worker, of a fleet at rest
 _GAP = 0.1  # seconds between two looks when much is due: what gathered meanwhile is one batch
 _SPREAD = 0.25  # part of the pause, at random: one of many is the first, and the others hear of it before their turn
 _SHORT = 0.06  # seconds: of a pause below a second, which somebody waits for
+_LABOUR = 0.025  # seconds that a claim takes only when it reads what nobody can remove, or when the machine is busy
+_SHARE = 4  # a look comes no sooner than this many times what the last one took: while a snapshot is held for long it may be much
 _DEAF = 3  # looks of one's own
 _SHARERS = 30  # workers that share the polls of a fleet at most: a hint that is lost is made up for within a minute
 
@@ -33,8 +35,9 @@ class Watch:
     def __init__(self, database: Database, *, lease: Lease, poll: timedelta) -> None:
         self._database, self._lease, self._poll = database, lease, poll.total_seconds()
         self._hears, self._present = False, 1
-        self._turn, self._moved = 0.0, asyncio.Event()
+        self._turn, self._moved, self._cost = 0.0, asyncio.Event(), 0.0
         self._empty = self._unheard = 0
+        self._labours = False
 
     @property
     def hears(self) -> bool:
@@ -60,14 +63,30 @@ class Watch:
     async def look(self) -> None:
         """Find out what is due, bring it back if there is any, and tell the others. Raises: DatabaseUnavailable."""
         self._put(self._busy)  # however it ends
+        await self._find_floors()
         self._unheard += self._hears
+        started = time.monotonic()
         seen = await self._database.one("look", self._lease.grace, self._hears)
+        self._cost = time.monotonic() - started
         if seen["schedules"]:
             await enqueue_due(self._database)
         if seen["due"]:
             await sweep(self._database, lease=self._lease)
             seen = await self._database.one("look", self._lease.grace, self._hears)
         self._note(runs=seen["runs"], present=seen["present"], due_in=float("inf") if seen["next"] is None else seen["next"])
+
+    def timed(self, claim: float) -> None:
+        """A claim took so many seconds."""
+        self._labours = self._labours or claim > _LABOUR
+
+    async def _find_floors(self) -> None:
+        """Where claims labour, let them begin where the first that waits is; where the search is quick, they can do without."""
+        if not self._labours:
+            return
+        found = await self._database.many("raise_floors")
+        if found and max(row["took"] for row in found) < _LABOUR:
+            await self._database.none("drop_floors")
+            self._labours = False
 
     def heard(self, told: str) -> None:
         """Somebody has looked, and tells what there is."""
@@ -80,7 +99,7 @@ class Watch:
 
     def hurry(self) -> None:
         """Something begins: the fleet rests no longer."""
-        self._put(min(self._busy, self._turn - time.monotonic()))
+        self._put(min(max(self._busy, _SHARE * self._cost), self._turn - time.monotonic()))
 
     def nap(self, *, worked: bool) -> float:
         """Seconds until the next poll. Where hints are heard, workers that find nothing share the polls of the whole fleet."""
@@ -104,7 +123,7 @@ class Watch:
     def _note(self, *, runs: bool, present: int, due_in: float) -> None:
         self._present = present
         longest = self._busy if runs or not self._hears else max(self._busy, _REST * self._poll)
-        self._put(min(longest, max(due_in, min(_GAP, longest))))
+        self._put(max(min(longest, max(due_in, min(_GAP, longest))), _SHARE * self._cost))
 
     def _put(self, pause: float) -> None:
         spread = _SPREAD * pause if pause > 1 else min(_SPREAD * pause, _SHORT)

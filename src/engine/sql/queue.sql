@@ -112,14 +112,21 @@ with limited as materialized (
         limit 1
     ) as any_due
     where wanted.queue not in (select name from closed)
+), wanted as materialized (
+    select given.queue, coalesce(f.urgency, interval '-1000000 days') as floor
+    from unnest((select $2::text[])) as given (queue)
+    left join suture.floors f on f.queue = given.queue and f.at > now() - interval '1 minute'
 ), due as materialized (
     select first.id, first.urgency
-    from unnest((select $2::text[])) as wanted (queue)
+    from wanted
     cross join lateral (
         select e.id, suture.urgency(e.run_at, e.priority) as urgency
         from suture.workflow_executions e
         where e.status = 'enqueued' and e.concurrency_key is null and e.run_at <= now() and e.queue = wanted.queue
           and e.crashes < (select $8::int)
+          -- Here the index begins, where an old snapshot keeps the dead (see raise_floors). As a row: of two bounds of one column the planner
+          -- believes that they leave next to nothing, and would sort it.
+          and (suture.urgency(e.run_at, e.priority), e.run_at) >= (wanted.floor, timestamptz '-infinity')
           and suture.urgency(e.run_at, e.priority) <= suture.latest_due() -- here the index ends
           and exists (select from unnest((select $3::text[]), (select $4::int[])) as known (workflow, version)
                       where known.workflow = e.workflow and known.version >= e.version)

@@ -71,3 +71,31 @@ with locks as materialized (
 select due, schedules, runs, present, next, (select count(*) from hinted) as hints,
        case when $2 then pg_notify('suture_looked', format('%s %s %s', runs::int, present, coalesce(next::text, 'inf'))) end as told
 from seen
+
+-- name: raise_floors
+-- many: seconds that the search took; none when somebody searched a moment ago: the whole fleet spends a tenth of a core on it at most
+--
+-- The first that waits in each queue, and no more than a few seconds ago: what is being enqueued may be a little older than what is there.
+-- Reads what every claim would have to read without a floor.
+with last as materialized (
+    select max(f.at + greatest(interval '1 second', 10 * f.took)) as until from suture.floors f
+)
+insert into suture.floors as f (queue, urgency, at, took)
+select served.queue, least(first.urgency, now() - interval '5 seconds' - timestamptz '2000-01-01 00:00:00+00'), clock_timestamp(),
+       clock_timestamp() - statement_timestamp()
+from (select distinct unnest(w.queues) as queue from suture.workers w where w.stopped_at is null) as served
+left join lateral (
+    select suture.urgency(e.run_at, e.priority) as urgency from suture.workflow_executions e
+    where e.status = 'enqueued' and e.concurrency_key is null and e.queue = served.queue and e.run_at <= now()
+      and suture.urgency(e.run_at, e.priority) <= suture.latest_due()
+    order by suture.urgency(e.run_at, e.priority)
+    limit 1
+) as first on true
+where coalesce((select until < now() from last), true)
+order by served.queue
+on conflict (queue) do update set urgency = excluded.urgency, at = excluded.at, took = excluded.took
+returning extract(epoch from f.took)::float8 as took
+
+-- name: drop_floors
+-- none
+delete from suture.floors
