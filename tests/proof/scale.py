@@ -23,11 +23,12 @@ _QUEUES = ["q0", "q1", "q2"]
 _PENDING = """
     insert into suture.workflow_executions (id, workflow, queue, priority, input, run_at, created_at, updated_at, changed_by)
     select gen_random_uuid(), 'w', 'q' || n % 3, n % 5, '{"order": 4711}', moment, moment, moment, 'proof'
-    from generate_series(1, $1::int) n, lateral (select now() - interval '1 hour' * random() as moment) m"""
+    from generate_series(1, $1::int) n, lateral (select now() - interval '1 hour' * (1 - n / $1::float8) as moment) m"""
 _ENDED = """
     insert into suture.workflow_history (id, workflow, queue, status, input, output, epoch, run_at, created_at, started_at, updated_at,
                                          finished_at, changed_by)
-    select gen_random_uuid(), 'w', 'q' || n % 3, 'completed', '{"order": 4711}', '"done"', 1, moment, moment, moment, moment, moment, 'proof'
+    select gen_random_uuid(), 'w', 'q' || n % 3, 'completed', '{"order": 4711}',
+           '"done"', 1, moment, moment, moment, moment, moment, 'proof'
     from generate_series(1, $1::int) n, lateral (select now() - interval '1 second' * (n % 86400) as moment) m"""
 
 
