@@ -53,7 +53,10 @@ class Mutant:
 
     def mutated(self, text: str) -> str:
         """Raises: ValueError when the text does not stand in `text` as often as it should."""
-        start, end = section(text, self.at)
+        try:
+            start, end = section(text, self.at)
+        except ValueError as error:
+            raise ValueError(f"{self.id}: {error} in {self.file}") from None
         found = text[start:end].count(self.old)
         if found != self.times:
             raise ValueError(f"{self.id}: {self.old!r} stands {found} times in {self.file} {self.at}, not {self.times}")
@@ -105,15 +108,15 @@ def _complaints(mutant: Mutant) -> Iterator[str]:
             yield f"{mutant.id}: {error}"
 
 
-def node(test: str) -> str:
+def node(test: str, root: Path = ROOT) -> str:
     """The address of a test as pytest takes it. Raises: ValueError when there is no such test."""
     name, _, function = test.partition("::")
-    paths = [path for tier in TIERS if (path := ROOT / "tests" / tier / "engine" / f"{name}.py").exists()]
+    paths = [path for tier in TIERS if (path := root / "tests" / tier / "engine" / f"{name}.py").exists()]
     if len(paths) != 1:
         raise ValueError(f"there is no test file {name}")
     if function and not re.search(rf"^(?:async )?def {function.partition('[')[0]}\(", paths[0].read_text(), re.MULTILINE):
         raise ValueError(f"{name} has no test {function}")
-    return f"{paths[0].relative_to(ROOT)}{'::' if function else ''}{function}"
+    return f"{paths[0].relative_to(root)}{'::' if function else ''}{function}"
 
 
 def prove(say: Say, *, seed: int, quick: bool) -> list[Figure]:
@@ -210,7 +213,19 @@ class Plot:
 
     async def run(self, tests: Sequence[str]) -> Ran:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "--tb=short", "--no-header", "-o", "timeout=40", *map(node, tests)),
+            *(
+                sys.executable,
+                "-m",
+                "pytest",
+                "-x",
+                "-q",
+                "-rfE",
+                "--tb=short",
+                "--no-header",
+                "-o",
+                "timeout=40",
+                *(node(test, self.folder) for test in tests),
+            ),
             cwd=self.folder,
             # For the processes that a test starts; pytest itself finds the copy by its own configuration.
             env={

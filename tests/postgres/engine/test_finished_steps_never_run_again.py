@@ -250,3 +250,19 @@ async def test_a_write_under_way_arrives_although_its_worker_stops(engine, datab
             await psql.execute("select 1")
             await psql.execute("rollback")
     assert [c.step_id for c in await engine.checkpoints(task.id)] == ["pay"]
+
+
+async def test_a_confirmation_under_way_arrives_although_its_step_is_cancelled(engine, take, psql):
+    """The effect is there: whoever cancels the step hears of it when the ledger knows."""
+    task = (await engine.enqueue("payment", None, actor="test")).execution
+    claim = await take()
+    await claim.intend("pay", kind="pay", key="a")
+    async with psql.transaction():
+        await psql.execute("select from suture.effects for update")
+        paying = asyncio.create_task(claim.confirm("pay", "paid", kind="pay", key="a", attempts=1, started_at=NOW))
+        await eventually(lambda: psql.fetchval("select exists (select from pg_locks where not granted)"))
+        paying.cancel()
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await paying
+    assert [c.output for c in await engine.checkpoints(task.id)] == ["paid"]

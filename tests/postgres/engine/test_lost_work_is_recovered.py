@@ -107,7 +107,8 @@ async def test_a_worker_that_stops_lets_its_steps_finish_and_claims_nothing_more
     workers.release()
     await worker.gone()
     assert (await engine.get(task.id)).output == worker.pid
-    assert (await engine.get(later.id)).status == "enqueued"
+    untouched = await engine.get(later.id)
+    assert (untouched.status, untouched.epoch) == ("enqueued", 0)
 
 
 async def test_sweeps_by_several_workers_at_once_recover_each_execution_once(engine, database, take, pass_time):

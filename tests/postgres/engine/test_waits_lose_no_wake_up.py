@@ -269,3 +269,17 @@ async def test_an_outcome_once_settled_stays(engine, database, psql, take):
 
 async def empty(runner) -> bool:
     return runner.running == 0
+
+
+async def test_a_sleeper_whose_row_is_in_somebody_s_hands_is_passed_by(engine, database, psql, pass_time, take):
+    """The next sweep looks again: none waits for a lock while others are due."""
+    for _ in range(2):
+        await engine.enqueue("asks", None, actor="test")
+    for _ in range(2):
+        with pytest.raises(Suspended):
+            await (await take()).wait("nap", event=None, timeout=timedelta(hours=1))
+    await pass_time(3601)
+    async with psql.transaction():
+        await psql.execute("select from suture.workflow_executions order by id limit 1 for update")
+        assert await asyncio.wait_for(sweep(database, lease=LEASE), 5) == 1
+    assert await sweep(database, lease=LEASE) == 1
