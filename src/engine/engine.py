@@ -70,6 +70,8 @@ class Engine:
         labels: Mapping[str, str] | None = None,
         run_at: datetime | None = None,
         deadline_at: datetime | None = None,
+        queue_timeout: timedelta | None = None,
+        run_timeout: timedelta | None = None,
         max_attempts: int | None = None,
         forked_from: UUID | None = None,
         reason: str = "requested",
@@ -78,14 +80,17 @@ class Engine:
         """Add an execution, or find the one that this operation key already names.
 
         Idempotent by `operation_key`: unique among the living; `reuse` says what an ended one means.
+        It ends in error by itself when nobody has begun it `queue_timeout` after it was due, or when it has not ended `run_timeout` after
+        it was begun, or by `deadline_at`.
         Of one `concurrency_key` in a queue one lives at a time, from its first claim to its end, or as many as `Limits.per_key` says.
         Raises: Conflict when the key names another workflow or input, or `reuse` is "reject"; PayloadUnfit, PayloadTooLarge.
         """
         _check_names(workflow=workflow, queue=queue, actor=actor, operation_key=operation_key, concurrency_key=concurrency_key)
         _check_times(run_at=run_at, deadline_at=deadline_at)
+        timed = queue_timeout is not None or run_timeout is not None
         text = admit(input, limit=self._limit)
         tags = admit(dict(labels), what="labels", limit=self._limit) if labels else "{}"
-        if operation_key is None and concurrency_key is None and session is None:
+        if operation_key is None and concurrency_key is None and session is None and not timed:
             new = New(
                 uuid7(), workflow, version, queue, priority, text, tags, run_at, max_attempts, deadline_at, actor, reason, forked_from
             )
@@ -97,6 +102,8 @@ class Engine:
         async with self._joined(session) as inside:
             known = await self._known(inside, operation_key, reuse)
             found = known or await inside.one(insert, *row, *rest, *keyed)
+            if timed and known is None and found["created"]:
+                await inside.none("limit_times", found["id"], queue_timeout, run_timeout)
             if session is not None:
                 await session.none("hint", [queue])
         created = known is None and found["created"]

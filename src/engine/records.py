@@ -60,7 +60,7 @@ class Execution:
     """1 for the first try; a failure raises it. Waits, hand-backs and lost workers do not."""
     max_attempts: int | None
     crashes: int
-    """How often the worker was lost while it ran this."""
+    """How often the worker was lost while it ran this, since it last finished a step."""
     step: str | None
     """The step that runs, waits or ran last."""
     deadline_at: datetime | None

@@ -92,8 +92,13 @@ where w.id = changed.id
 -- A predicate over rows that any worker evaluates as often as it likes. SKIP LOCKED: a row that somebody is writing is not lost.
 -- Served by executions_running. Past the crash limit the execution ends in the dead letters: it may be what kills the workers.
 -- A restart of Postgres lets leases run out whose holders live: those from before get the time for a beat first.
+-- A step that was finished since the last loss begins the count anew: work of weeks may lose many workers, a loop makes no progress.
 with lost as materialized (
-    select e.id, e.crashes, e.cancel_requested_by, e.cancel_reason, e.lease_expires < now() as expired
+    select e.id,
+           case when e.crashes > 0 and exists (
+               select from suture.operation_outputs o where o.execution_id = e.id and o.epoch > coalesce(e.crash_epoch, 0)
+           ) then 0 else e.crashes end as crashes,
+           e.cancel_requested_by, e.cancel_reason, e.lease_expires < now() as expired
     from suture.workflow_executions e
     where e.status = 'running'
       and ((e.lease_expires < now()
@@ -103,10 +108,11 @@ with lost as materialized (
     for no key update of e skip locked
 ), taken as (
     update suture.workflow_executions e
-    set status = fate.status, crashes = e.crashes + 1, owner_id = null, lease_expires = null, run_at = now(), updated_at = now(),
+    set status = fate.status, crashes = lost.crashes + 1, crash_epoch = e.epoch, owner_id = null, lease_expires = null,
+        run_at = now(), updated_at = now(),
         finished_at = case when fate.status <> 'enqueued' then now() end,
         error = case when fate.status = 'error'
-            then jsonb_build_object('reason', 'CrashLoop', 'message', format('its worker was lost %s times while it ran', e.crashes + 1))
+            then jsonb_build_object('reason', 'CrashLoop', 'message', format('its worker was lost %s times while it ran', lost.crashes + 1))
             else e.error end,
         changed_at = clock_timestamp(), changed_by = coalesce(fate.by, $4), reason = fate.reason
     from lost, lateral (select
@@ -134,19 +140,29 @@ where w.name = $1 and w.stopped_at is null and e.owner_id = w.id and e.status = 
 returning e.id
 
 -- name: expire_overdue
--- many: the ids that missed their deadline
+-- many: the ids that missed their deadline, or that nobody began in time
 -- $1 batch int, $2 actor text
-with overdue as materialized (
+with late as materialized (
     select id from suture.workflow_executions
     where deadline_at < now() and status in ('enqueued', 'waiting', 'running')
       and (status <> 'running' or cancel_requested_by is null)
     limit $1
     for no key update skip locked
+), unbegun as materialized (
+    select id from suture.workflow_executions
+    where start_by < now() and started_at is null and status = 'enqueued'
+    limit $1
+    for no key update skip locked
+), overdue as materialized (
+    select id, 'DeadlineExceeded' as reason from late
+    union all
+    select id, 'QueueTimeout' from unbegun where id not in (select id from late)
 ), ended as (
     update suture.workflow_executions e
     set status = 'error', owner_id = null, lease_expires = null, finished_at = now(), updated_at = now(),
-        error = jsonb_build_object('reason', 'DeadlineExceeded', 'message', format('not finished by %s', e.deadline_at)),
-        changed_at = clock_timestamp(), changed_by = $2, reason = 'DeadlineExceeded'
+        error = jsonb_build_object('reason', overdue.reason, 'message', case overdue.reason
+            when 'QueueTimeout' then format('not begun by %s', e.start_by) else format('not finished by %s', e.deadline_at) end),
+        changed_at = clock_timestamp(), changed_by = $2, reason = overdue.reason
     from overdue
     where e.id = overdue.id
     returning e.*

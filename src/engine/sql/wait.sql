@@ -32,13 +32,24 @@ update suture.workflow_waits set outcome = $3 where execution_id = $1 and step_i
 -- $1 execution uuid, $2 owner uuid, $3 epoch bigint, $4 step text, $5 actor text, $6 reason text
 --
 -- A cancel that was wished for meanwhile is done instead: nobody looks for such a wish among the waiting.
-update suture.workflow_executions
-set status = case when cancel_requested_by is null then 'waiting' else 'cancelled' end,
+-- Whoever has come here with a step finished since its worker was lost is no suspect any more: see `recover`.
+update suture.workflow_executions e
+set crashes = case when crashes > 0 and exists (
+        select from suture.operation_outputs o where o.execution_id = e.id and o.epoch > coalesce(e.crash_epoch, 0)
+    ) then 0 else crashes end,
+    status = case when cancel_requested_by is null then 'waiting' else 'cancelled' end,
     finished_at = case when cancel_requested_by is null then null else now() end,
     owner_id = null, lease_expires = null, step = $4, updated_at = now(),
     changed_at = clock_timestamp(), changed_by = coalesce(cancel_requested_by, $5), reason = coalesce(cancel_reason, $6)
 where id = $1 and owner_id = $2 and epoch = $3 and status = 'running'
 returning id
+
+-- name: limit_times
+-- none
+-- $1 execution uuid, $2 queue_timeout interval, $3 run_timeout interval
+--
+-- In the transaction that adds the execution. When it is begun, the trigger `begin_run` makes a deadline of run_timeout.
+update suture.workflow_executions set start_by = greatest(run_at, now()) + $2, run_timeout = $3 where id = $1
 
 -- name: is_wait_over
 -- maybe: whether the last wait for this event ended, or must end, without it; no row: nobody waited for it yet
