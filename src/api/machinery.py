@@ -9,7 +9,7 @@ from uuid import UUID
 from pydantic import ConfigDict, Field, JsonValue
 
 from suture.api.shapes import Shape, plain
-from suture.engine import Limits, Queue, Rate, Schedule
+from suture.engine import Limits, PausedStep, Queue, Rate, Schedule
 from suture.engine.glance import SPAN, Glance
 
 
@@ -135,6 +135,38 @@ class WorkerShape(Shape):
     beat_seconds: float
     """Age of its last heartbeat."""
     running: int
+
+
+class Pausing(Shape):
+    """Steps that nobody may begin."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    step: str = Field(min_length=1, max_length=512, pattern=r"^[^\x00-\x1f]+$", examples=["deliver"])
+    """A step's name, or the kind of an effect; `*` stands for any text."""
+    workflow: str = Field("*", min_length=1, max_length=512, pattern=r"^[^\x00-\x1f]+$")
+    reason: str = Field("", max_length=1024)
+
+
+class PauseShape(Shape):
+    """A pause of steps as it stands."""
+
+    step: str
+    workflow: str
+    paused_by: str
+    paused_at: datetime
+    reason: str
+    held: int
+    """Tasks that wait for its end."""
+
+    @classmethod
+    def of(cls, pause: PausedStep) -> Self:
+        return cls(**{name: getattr(pause, name) for name in cls.model_fields})
+
+
+class Released(Shape):
+    released: int
+    """Tasks that go on at once."""
 
 
 class QueueAtAGlance(Shape):

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Path
 from suture.api.bodies import json_of, schema_of
 from suture.api.gateway import Here, Operator, Viewer
 from suture.api.health import STATEMENTS_LIMIT
-from suture.api.machinery import GlanceShape, Limitation, QueueShape, ScheduleShape, Why, WorkerShape
+from suture.api.machinery import GlanceShape, Limitation, PauseShape, Pausing, QueueShape, Released, ScheduleShape, Why, WorkerShape
 from suture.api.patience import within
 from suture.api.problems import documented
 from suture.api.shapes import Task
@@ -71,6 +71,25 @@ async def resume_schedule(by: Operator, name: Name, gateway: Here) -> ScheduleSh
 async def run_schedule(by: Operator, name: Name, gateway: Here) -> Task:
     """Enqueue its workflow once, now."""
     return Task.of(await gateway.engine.get(await gateway.engine.schedules.run_now(name, actor=by.name)))
+
+
+@router.get("/pauses", tags=["pauses"])
+async def pauses(_by: Viewer, gateway: Here) -> list[PauseShape]:
+    """Steps that nobody may begin now, by step and workflow."""
+    return [PauseShape.of(pause) for pause in await gateway.engine.steps.list()]
+
+
+@router.post("/pauses", tags=["pauses"], openapi_extra=schema_of(Pausing), status_code=201)
+async def pause_steps(by: Operator, asked: Annotated[Pausing, Depends(json_of(Pausing))], gateway: Here) -> Pausing:
+    """Let nobody begin a step of this name, or an effect of this kind; what has begun goes on."""
+    await gateway.engine.steps.pause(asked.step, workflow=asked.workflow, actor=by.name, reason=asked.reason)
+    return asked
+
+
+@router.post("/pauses/end", tags=["pauses"], openapi_extra=schema_of(Pausing), responses=documented(404))
+async def resume_steps(by: Operator, asked: Annotated[Pausing, Depends(json_of(Pausing))], gateway: Here) -> Released:
+    """End the pause that was made with the same words."""
+    return Released(released=await gateway.engine.steps.resume(asked.step, workflow=asked.workflow, actor=by.name))
 
 
 @router.get("/workers", tags=["health"])

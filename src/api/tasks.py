@@ -97,6 +97,14 @@ class Revival(Shape):
     """`failed` keeps the finished steps; `start` keeps none."""
 
 
+class Forking(Shape):
+    model_config = ConfigDict(extra="forbid")
+
+    from_step: str = Field(min_length=1, max_length=512, pattern=r"^[^\x00-\x1f]+$")
+    version: int | None = Field(None, ge=1, le=1_000_000)
+    """Of the workflow; by default the task's own."""
+
+
 @router.post("", status_code=201, openapi_extra=schema_of(TaskRequest), responses=documented(409, 413) | {200: {"model": Task}})
 async def create(
     *,
@@ -182,6 +190,12 @@ async def cancel(by: Operator, asked: Annotated[Cancellation, Depends(json_of(Ca
 async def retry(by: Operator, asked: Annotated[Revival, Depends(json_of(Revival))], id: UUID, gateway: Here) -> Task:  # noqa: A002
     """Run a dead letter again, as a new task."""
     return Task.of(await gateway.engine.requeue(id, actor=by.name, from_step=asked.from_step))
+
+
+@router.post("/{id}/fork", status_code=201, openapi_extra=schema_of(Forking), responses=documented(404, 409))
+async def fork(by: Operator, asked: Annotated[Forking, Depends(json_of(Forking))], id: UUID, gateway: Here) -> Task:  # noqa: A002
+    """Run an ended task again, as a new one, from one of its steps; what had finished before that step is kept."""
+    return Task.of(await gateway.engine.fork(id, from_step=asked.from_step, actor=by.name, version=asked.version))
 
 
 async def withdraw(gateway: Gateway, session: Session, task_id: UUID, *, actor: str, reason: str) -> Execution:

@@ -57,6 +57,9 @@ class Gateway:
     def requeue(self, task: UUID, *, from_step: str) -> Any:
         return call("POST", f"/tasks/{task}/retry", body={"fromStep": from_step})
 
+    def fork(self, task: UUID, *, from_step: str) -> Any:
+        return call("POST", f"/tasks/{task}/fork", body={"fromStep": from_step})
+
     def dead_letters(self, *, state: str, type: str, queue: str, limit: int) -> Any:  # noqa: A002
         return _items(call("GET", "/dead-letters", query={"state": state, "type": type, "queue": queue, "limit": limit}))
 
@@ -77,6 +80,15 @@ class Gateway:
 
     def limit_queue(self, name: str, changes: Mapping[str, Any], *, reason: str) -> Any:
         return call("POST", f"/queues/{quote(name, safe='')}/limits", body={**changes, "reason": reason})
+
+    def pauses(self) -> Any:
+        return call("GET", "/pauses")
+
+    def pause_steps(self, step: str, *, workflow: str, reason: str) -> Any:
+        return call("POST", "/pauses", body={"step": step, "workflow": workflow, "reason": reason})
+
+    def resume_steps(self, step: str, *, workflow: str) -> Any:
+        return call("POST", "/pauses/end", body={"step": step, "workflow": workflow})
 
     def schedules(self) -> Any:
         return call("GET", "/schedules")

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from suture import __version__
-from suture.cli import approvals, dead_letters, demo, diagnose, processes, queues, schedules, tasks, top, workers
+from suture.cli import approvals, dead_letters, demo, diagnose, pauses, processes, queues, schedules, tasks, top, workers
 from suture.errors import ConfigError, EvidenceUnreadable, InvalidRequest, SutureError, TemporaryError, ToolMissing
 
 app = typer.Typer(
@@ -24,7 +24,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for part in (demo, diagnose, tasks, approvals, queues, workers, dead_letters, schedules, top, processes):
+for part in (demo, diagnose, tasks, approvals, queues, pauses, workers, dead_letters, schedules, top, processes):
     app.add_typer(part.commands)
 
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic_core import to_jsonable_python
 
-from suture.api.machinery import GlanceShape, Limitation, QueueShape, ScheduleShape, WorkerShape
+from suture.api.machinery import GlanceShape, Limitation, PauseShape, Pausing, QueueShape, Released, ScheduleShape, WorkerShape
 from suture.api.shapes import Letter, Line, Step, Task
 from suture.engine import Database, Engine
 from suture.engine.glance import glance
@@ -71,6 +71,12 @@ class Rows:
 
         return self._ask(steer)
 
+    def fork(self, task: UUID, *, from_step: str) -> Any:
+        async def steer(engine: Engine) -> Task:
+            return Task.of(await engine.fork(task, from_step=from_step, actor=self._actor))
+
+        return self._ask(steer)
+
     def dead_letters(self, *, state: str, type: str, queue: str, limit: int) -> Any:  # noqa: A002
         async def look(engine: Engine) -> list[Letter]:
             chosen = cast(Literal["open", "requeued", "discarded"], state) if state else None
@@ -116,6 +122,25 @@ class Rows:
             limits = Limitation.model_validate(changes).changed((await engine.queues.get(name)).limits)
             await engine.queues.limit(name, limits, actor=self._actor, reason=reason)
             return QueueShape.of(await engine.queues.get(name))
+
+        return self._ask(steer)
+
+    def pauses(self) -> Any:
+        async def look(engine: Engine) -> list[PauseShape]:
+            return [PauseShape.of(pause) for pause in await engine.steps.list()]
+
+        return self._ask(look)
+
+    def pause_steps(self, step: str, *, workflow: str, reason: str) -> Any:
+        async def steer(engine: Engine) -> Pausing:
+            await engine.steps.pause(step, workflow=workflow, actor=self._actor, reason=reason)
+            return Pausing(step=step, workflow=workflow, reason=reason)
+
+        return self._ask(steer)
+
+    def resume_steps(self, step: str, *, workflow: str) -> Any:
+        async def steer(engine: Engine) -> Released:
+            return Released(released=await engine.steps.resume(step, workflow=workflow, actor=self._actor))
 
         return self._ask(steer)
 

@@ -102,6 +102,20 @@ def retry(
     requeue(task, from_start=from_start, as_json=as_json)
 
 
+@tasks.command()
+def fork(
+    task: Id,
+    step: Annotated[str, typer.Option("--from", metavar="STEP", help="The first step that is done again.", show_default=False)],
+    as_json: AsJson = False,
+) -> None:
+    """Run an ended task again, as a new one, from one of its steps; what had finished before that step is kept.
+
+    Example: suture tasks fork 01930000-0000-7000-8000-000000000000 --from create-account
+    """
+    found = open_door().fork(task, from_step=step)
+    show(found, as_json, _stands(found))
+
+
 @commands.command(rich_help_panel=PANEL)
 @tasks.command()
 def timeline(task: Id, as_json: AsJson = False) -> None:

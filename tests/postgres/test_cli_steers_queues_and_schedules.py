@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from suture.engine import Database, Engine, Limits, Rate
+from suture.engine import Database, Engine, Limits, Rate, Run, workflow
 from tests.postgres.api.gateway import running as gateway_running
 from tests.postgres.command import suture
+from tests.postgres.engine.stage import ended, reached, running
 
 
 @pytest.fixture
@@ -64,6 +65,33 @@ async def test_a_schedule_is_paused_resumed_and_run_by_hand(engine: Engine, door
     missing = await suture("schedules", "pause", "never", **through)
     assert missing.code == 1
     assert missing.err.startswith("NotFound: ")
+
+
+async def test_no_step_of_a_kind_begins_until_its_pause_ends(engine: Engine, door: tuple[dict[str, str], str]) -> None:
+    through, me = door
+    task = (await engine.enqueue("deliver-it", None, actor="test")).execution.id
+    assert (await suture("pauses", "begin", "deliver", "--reason", "freeze", **through)).out == "nobody begins deliver\n"
+    async with running(engine.database, deliver_it):
+        await reached(engine, task, "waiting")
+        (pause,) = (await suture("pauses", "--json", **through)).json
+        assert (pause["step"], pause["pausedBy"], pause["reason"], pause["held"]) == ("deliver", me, "freeze", 1)
+        assert (await suture("pauses", "end", "deliver", **through)).out == "deliver may begin again; 1 task goes on\n"
+        await ended(engine, task)
+    assert (await suture("pauses", "end", "deliver", **through)).code == 1
+
+    heir = (await suture("tasks", "fork", str(task), "--from", "deliver", "--json", **through)).json
+    assert [step.step_id for step in await engine.checkpoints(heir["id"])] == ["write"]
+    assert (await engine.timeline(heir["id"]))[0].actor == me
+
+
+@workflow("deliver-it")
+async def deliver_it(run: Run, _: None) -> None:
+    await run.step("write", nothing)
+    await run.step("deliver", nothing)
+
+
+async def nothing() -> None:
+    pass
 
 
 async def test_a_limit_that_cannot_be_is_told_before_anything_is_asked() -> None:

@@ -16,7 +16,7 @@ from suture.engine import MOVES
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
-OF_THE_ENGINE = ("tasks", "steps", "timeline", "queues", "workers", "dead-letters", "schedules", "top")
+OF_THE_ENGINE = ("tasks", "steps", "timeline", "queues", "pauses", "workers", "dead-letters", "schedules", "top")
 
 
 def test_the_picture_of_a_life_has_the_moves_of_the_code():
