@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from suture.engine import Database, Engine, Lease, Run, migrate, workflow
 from suture.engine.ids import uuid7
-from suture.errors import NoSession
+from suture.errors import DatabaseUnavailable, NoSession
 from tests.postgres.conftest import create_database
 from tests.postgres.engine.stage import PACKAGES, QUICK, Workers, ended, eventually, reached, running
 from tests.postgres.servers import renamed, serve
@@ -81,6 +81,28 @@ async def test_a_pooler_that_comes_or_goes_is_seen_by_the_next_connection(addres
         database._pool.set_connect_args(addresses[0])
         await database.one("ping")
         assert not database._pooled
+
+
+async def test_a_session_that_only_reads_is_not_lent_again(addresses, pooled):
+    """As after a failover: the pooler would keep sessions on the old primary for as long as it lives."""
+    psql, engine = await asyncpg.connect(addresses[0]), Engine(pooled)
+    name = await psql.fetchval("select current_database()")
+    await psql.execute(f"alter database {name} set default_transaction_read_only = on")
+    await psql.fetch(
+        "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+    )
+
+    async def refused() -> bool:
+        try:
+            await engine.enqueue("w", None, actor="test")
+        except DatabaseUnavailable as error:
+            return "read-only" in str(error)  # not of a session that the pooler does not know to be gone
+        return False
+
+    await eventually(refused)
+    await psql.execute(f"set default_transaction_read_only = off; alter database {name} reset default_transaction_read_only")
+    await psql.close()
+    assert (await engine.enqueue("w", None, actor="test")).created
 
 
 async def test_presence_is_never_shown_through_a_pooler(addresses, pooled, caplog):

@@ -9,7 +9,7 @@ import pytest
 from suture.engine import Database, Engine, Run, workflow
 from suture.errors import DatabaseUnavailable, InvalidRequest, PayloadUnfit
 from tests.postgres.engine.sample_worker import NOWHERE
-from tests.postgres.engine.stage import running
+from tests.postgres.engine.stage import eventually, running
 
 COMMITS = "select count(distinct xmin::text) from suture.workflow_executions"
 
@@ -62,6 +62,22 @@ async def test_who_is_cancelled_takes_no_neighbour_along(engine, psql):
     assert kept <= {row["id"] for row in await psql.fetch("select id from suture.workflow_executions")}
 
 
+async def test_who_is_cancelled_before_it_left_is_not_added(engine, psql):
+    await psql.execute("begin; lock table suture.workflow_executions in exclusive mode")
+    tasks = [asyncio.create_task(engine.enqueue("w", "first", actor="test"))]
+    await waiting(psql, 1)
+    second = asyncio.create_task(engine.enqueue("w", "second lane", actor="test"))
+    await waiting(psql, 2)
+    tasks += [second, *(asyncio.create_task(engine.enqueue("w", n, actor="test")) for n in range(4))]
+    await asyncio.sleep(0)
+    for task in tasks[2::2]:
+        task.cancel()
+    await psql.execute("rollback")
+    done = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [isinstance(one, asyncio.CancelledError) for one in done] == [False, False, True, False, True, False]
+    assert await psql.fetchval("select count(*) from suture.workflow_executions") == 4
+
+
 async def test_what_postgres_refuses_is_refused_to_its_caller_alone(engine, psql):
     priorities = [0, 2**40, 1, 2, 2**40, 3]
     done = await asyncio.gather(*(engine.enqueue("w", n, actor="test", priority=n) for n in priorities), return_exceptions=True)
@@ -79,9 +95,7 @@ async def test_a_database_that_is_away_is_told_to_each():
 async def test_a_connection_that_is_cut_in_mid_statement_is_told_to_those_of_the_statement(engine, psql):
     await psql.execute("begin; lock table suture.workflow_executions in exclusive mode")
     tasks = [asyncio.create_task(engine.enqueue("w", n, actor="test")) for n in range(10)]
-    waiting = "select array_agg(pid) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
-    while not (pids := await psql.fetchval(waiting)):
-        await asyncio.sleep(0.01)
+    pids = await waiting(psql, 1)
     await psql.fetch("select pg_terminate_backend(pid) from unnest($1::int[]) pid", pids)
     done = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 10)
     assert {type(one) for one in done} == {DatabaseUnavailable}
@@ -120,3 +134,14 @@ async def test_a_bulk_with_one_that_cannot_be_kept_is_refused_as_a_whole(engine,
         await engine.enqueue_many("w", ["a\0" if n == wrong else "a" for n in range(2500)], actor="test")
     assert await psql.fetchval("select count(*) from suture.workflow_executions") == 0
     assert len(await engine.enqueue_many("w", [1], actor="test")) == 1
+
+
+async def waiting(psql, number):
+    """The processes that wait for a lock, when there are `number`; asked in a transaction, which sees the same of it for ever."""
+
+    async def look() -> list[int]:
+        await psql.execute("select pg_stat_clear_snapshot()")
+        rows = await psql.fetch("select pid from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()")
+        return [row["pid"] for row in rows] if len(rows) >= number else []
+
+    return await eventually(look)
