@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from suture.cli.listing import cell, lasting, moment
+from suture.cli.listing import cell, lasting, moment, plain
 
 Glance = dict[str, Any]
 
@@ -18,6 +18,7 @@ _HEAD = 1  # line over each table
 
 def view(glance: Glance | None, *, height: int, trouble: str = "", watched: bool = True) -> RenderableType:
     """The last glance, cut to `height` lines, and what is in the way of another one."""
+    trouble = plain(trouble)
     if glance is None:
         return Group(_first_line(None, trouble), Text(""), *([_last_line()] if watched else []))
     makers: Sequence[tuple[Callable[[Sequence[Any]], Table], Sequence[Any]]] = (

@@ -1,6 +1,8 @@
 """`suture top` shows the engine at work in any terminal, outlives an outage, costs three bounded statements, and leaves no trace."""
 
 import asyncio
+import doctest
+import io
 import os
 import re
 import signal
@@ -12,7 +14,10 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from rich.console import Console
 
+from suture.cli import listing, top_view
+from suture.cli.top_view import view
 from suture.engine import Database, Engine, Limits, Run, workflow
 from suture.engine.database import Session
 from suture.engine.glance import MOST, glance
@@ -168,6 +173,29 @@ async def test_machines_get_one_look(engine: Engine, database_url: str) -> None:
     assert printed.code == 0
     assert "\x1b" not in printed.out
     assert max(map(len, printed.out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("height", [4, 8, 15, 24, 60])
+def test_a_picture_fits_and_nobody_s_text_steers_the_terminal(height: int) -> None:
+    evil = "mail\x1b]0;owned\x07\n[red]"
+    queue = {"name": evil, "paused": False, "concurrency": None, "perKey": None, "rateStarts": 5, "rateSeconds": 60.0, "running": 1}
+    queue |= {"due": 10_000, "delayed": 0, "oldestSeconds": 90_000.0, "more": True}
+    worker = {"name": evil, "queues": [evil], "presence": True, "absent": True, "beatSeconds": 3.0, "running": 2}
+    run = {"id": "0", "workflow": evil, "step": evil, "worker": None, "seconds": 4000.0, "crashes": 2}
+    found = {"at": "2030-01-01T00:00:00Z", "queues": [queue] * 30, "workers": [worker] * 30, "longest": [run] * 10}
+    found |= {"endedPerSecond": 1.0, "failedPerSecond": 0.5, "deadLetters": 3}
+    for trouble in ("", f"away for 3 s: {evil}"):
+        console = Console(width=80, height=height, file=io.StringIO(), color_system=None)
+        console.print(view(found, height=height, trouble=trouble), end="")
+        lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+        assert len(lines) <= max(height, 5)  # the first line, the heads of the tables and the last one are always there
+        assert max(map(len, lines)) <= 80
+        assert not re.search(r"[\x00-\x08\x0b-\x1f]", "".join(lines))
+
+
+def test_what_is_said_of_durations_and_shares_is_so() -> None:
+    for module in (listing, top_view):
+        assert doctest.testmod(module).failed == 0
 
 
 async def test_the_gateway_gives_the_same_look(engine: Engine, database_url: str, tmp_path: Path) -> None:
