@@ -161,8 +161,8 @@ async def _open(session: Session, claim: Claim, fan: FanOut) -> bool:
     """Write the map down and start its first children; false when there is nothing to do."""
     parent, order = claim.execution.id, fan.order
     inherited: set[int] = set()
-    if ancestor := claim.execution.forked_from:
-        inherited = {row["item"] for row in await session.many("inherit_results", parent, order.step, ancestor, fan.total)}
+    if claim.execution.forked_from:
+        inherited = {row["item"] for row in await session.many("inherited_results", parent, order.step, fan.total)}
     if fan.total == len(inherited):
         return False
     texts = fan.texts()

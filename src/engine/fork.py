@@ -56,6 +56,7 @@ async def requeue(database: Database, id: UUID, *, actor: str, from_step: FromSt
             # A step that is finished is none that failed: the code between it and the next one was.
             cut = failed["finished_at"] if failed and failed["kind"] == "failure" else None
             await _copy(session, id, successor, from_step=source["step"] if cut else None, until=cut)
+            await session.none("copy_results", id, successor, cut)
         return await _forked(session, successor, source["queue"])
 
 

@@ -42,16 +42,12 @@ from suture.child_results where parent_id = $1 and step_id = any ($2) order by s
 select ended = started and (started = total or (failed > 0 and not collects)) as over
 from suture.fan_outs where parent_id = $1 and step_id = $2
 
--- name: inherit_results
+-- name: inherited_results
 -- many: the items that need not be done again
--- $1 parent uuid, $2 step text, $3 ancestor uuid, $4 total int
+-- $1 parent uuid, $2 step text, $3 total int
 --
--- What was finished before the parent was requeued or forked stays finished.
-insert into suture.child_results (parent_id, step_id, item, child_id, status, output, error, ended_at)
-select $1, step_id, item, child_id, status, output, error, ended_at
-from suture.child_results where parent_id = $3 and step_id = $2 and status = 'completed' and item < $4
-on conflict (parent_id, step_id, item) do update set item = excluded.item
-returning item
+-- Those that a requeue has handed on: see `copy_results`.
+select item from suture.child_results where parent_id = $1 and step_id = $2 and status = 'completed' and item < $3
 
 -- name: open_map
 -- none

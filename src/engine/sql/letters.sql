@@ -85,6 +85,21 @@ where execution_id = $1 and step_id is distinct from $3 and ($4::timestamptz is 
           where r.parent_id = (o.output ->> 'parent')::uuid and r.step_id = o.step_id and r.status <> 'completed')
       else false end
 
+-- name: copy_results
+-- none
+-- $1 from uuid, $2 to uuid, $3 until timestamptz
+--
+-- Of maps that were under way, or failed, when the execution did: the children that completed need not run again. Not of a map that began
+-- when the step had failed that the execution died of. What is no map has a record of kind `child`.
+insert into suture.child_results (parent_id, step_id, item, child_id, status, output, error, ended_at)
+select $2, step_id, item, child_id, status, output, error, ended_at
+from suture.child_results r
+where parent_id = $1 and status = 'completed'
+  and not exists (select from suture.operation_outputs n where n.execution_id = $2 and n.step_id = r.step_id)
+  and not exists (select from suture.operation_outputs o where o.execution_id = $1 and o.step_id = r.step_id and o.kind = 'child')
+  and ($3::timestamptz is null or exists (
+      select from suture.child_results b where b.parent_id = $1 and b.step_id = r.step_id and b.ended_at <= $3))
+
 -- name: copy_events
 -- none
 -- $1 from uuid, $2 to uuid

@@ -2,12 +2,13 @@
 
 import asyncio
 from collections import Counter
+from datetime import timedelta
 
 import pytest
 
 from suture.engine import NEVER, Run, workflow
 from suture.errors import IllegalTransition, NotFound, PermanentError
-from tests.postgres.engine.stage import ended, reached, running
+from tests.postgres.engine.stage import ended, eventually, reached, running
 
 
 class World:
@@ -181,3 +182,64 @@ async def test_a_step_that_is_none_is_named_with_those_that_are(engine, database
         await engine.fork(done.id, from_step="four", actor="bob")
     with pytest.raises(NotFound, match="no task"):
         await engine.fork(type(done.id)("00000000-0000-7000-8000-000000000000"), from_step="four", actor="bob")
+
+
+async def test_a_map_that_comes_after_the_step_is_mapped_anew_and_one_that_failed_only_where_it_did(engine, database, world):
+    failing = {2}
+
+    @workflow("double", retry=NEVER)
+    async def double(run: Run, number: int) -> int:
+        world.did[f"double {number}"] += 1
+        if number in failing:
+            raise PermanentError("not this one")
+        return 2 * number
+
+    @workflow("doubled", retry=NEVER)
+    async def doubled(run: Run, _: dict) -> list[int]:
+        await run.step("first", world.step("first"))
+        return await run.map("all", double, [0, 1, 2], concurrency=1)
+
+    async with running(database, double, doubled):
+        failed = await ended(engine, (await engine.enqueue("doubled", {}, actor="test")).execution.id)
+        assert failed.status == "error"
+        failing.clear()
+        mended = await ended(engine, (await engine.requeue(failed.id, actor="bob")).id)
+        assert mended.output == [0, 2, 4]
+        assert (world.did["double 0"], world.did["double 1"], world.did["double 2"]) == (1, 1, 2)
+
+        for from_step in ("all", "first"):
+            before = world.did["double 0"]
+            again = await ended(engine, (await engine.fork(mended.id, from_step=from_step, actor="bob")).id)
+            assert (again.output, world.did["double 0"]) == ([0, 2, 4], before + 1)
+
+
+async def test_a_map_under_way_when_its_parent_died_keeps_what_it_had(engine, database, world, psql):
+    @workflow("double", retry=NEVER)
+    async def double(run: Run, number: int) -> int:
+        world.did[f"double {number}"] += 1
+        if number == 1:
+            await run.wait("go", str, timeout=timedelta(minutes=5))
+        return 2 * number
+
+    @workflow("doubled", retry=NEVER)
+    async def doubled(run: Run, _: dict) -> list[int]:
+        return await run.map("all", double, [0, 1, 2], concurrency=2)
+
+    async with running(database, double, doubled):
+        task = (await engine.enqueue("doubled", {}, actor="test")).execution
+
+        async def two_are_done() -> bool:
+            return await psql.fetchval("select count(*) from suture.child_results where parent_id = $1", task.id) == 2
+
+        await eventually(two_are_done)
+        await psql.execute("update suture.workflow_executions set deadline_at = now() - interval '1 s' where id = $1", task.id)
+        assert (await ended(engine, task.id)).reason == "DeadlineExceeded"
+        again = await engine.requeue(task.id, actor="bob")
+
+        async def asked() -> list:
+            return [one for one in await engine.page(workflow="double", statuses=["waiting"]) if one.parent_id == again.id]
+
+        (child,) = await eventually(asked)
+        await engine.emit(child.id, "go", "go", actor="test")
+        assert (await ended(engine, again.id)).output == [0, 2, 4]
+    assert (world.did["double 0"], world.did["double 2"]) == (1, 1)
