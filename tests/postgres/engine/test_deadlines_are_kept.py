@@ -1,4 +1,4 @@
-"""I10: the queue wait, the run and the whole have deadlines that are rows, kept by any sweep; lost workers count until there is progress."""
+"""I10: the wait in the queue, the run and the whole have deadlines that are rows; lost workers count until there is progress."""
 
 from datetime import UTC, datetime, timedelta
 
