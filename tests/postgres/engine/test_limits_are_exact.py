@@ -1,6 +1,7 @@
 """I13: what a queue's limits forbid is never claimed, however many workers claim at once, from the moment the limits are set."""
 
 import asyncio
+import signal
 from datetime import timedelta
 
 import pytest
@@ -176,15 +177,15 @@ async def test_a_killed_workers_places_come_back_by_recovery(engine, workers, ps
     assert Lease().duration > timedelta(seconds=20), "so it was presence that told"
 
 
-async def test_a_place_that_a_killed_worker_leaves_is_taken_by_a_fleet_at_rest(engine, database, workers, psql):
-    """The lost execution is cancelled by its recovery: nothing of it comes back, and nobody has ended it who would look for the next."""
+async def test_a_place_that_nobody_gives_back_is_taken_by_a_fleet_at_rest(engine, database, workers, psql):
+    """The execution of a frozen worker is over its time and ends: nobody is there who would look for the next one of the queue."""
     await engine.queues.limit("default", Limits(concurrency=1), actor="anna")
-    first = await engine.enqueue("three-steps", None, actor="test")
+    now = (await database.one("ping"))["at"]
+    await engine.enqueue("three-steps", None, actor="test", deadline_at=now + timedelta(seconds=4))
     one = workers.start(name="one")
     await workers.noted("hold", times=1)
     other = workers.start(name="two", poll=30.0)
     await engine.enqueue("three-steps", None, actor="test")
     await eventually(lambda: psql.fetchval("select count(*) = 2 from suture.workers where presence"))
-    one.kill()
-    await engine.cancel(first.execution.id, actor="anna")
+    one.signal(signal.SIGSTOP)
     assert (await workers.noted("hold", times=2, within=15))[1] == other.pid

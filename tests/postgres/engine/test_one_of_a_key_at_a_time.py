@@ -164,9 +164,34 @@ async def test_one_that_is_delayed_keeps_back_none_of_the_parked(engine, databas
     assert ids(await claim(database)) == [parked]
 
 
+async def unparked(engine, key, count):
+    """Handed in inside of a longer transaction: no look at the others of the key, the claim finds out."""
+    async with engine.transaction() as session:
+        return [await keyed(engine, key, session=session) for _ in range(count)]
+
+
+async def test_of_two_of_a_key_in_one_batch_one_is_taken(engine, database):
+    first, second = await unparked(engine, "k", 2)
+    (row,) = await claim(database)
+    assert row["id"] == first
+    assert (await engine.get(second)).parked
+
+
+@pytest.mark.parametrize("state", ["waiting", "enqueued"])
+async def test_one_that_is_begun_and_does_not_run_holds_its_key_against_a_claim(engine, database, state):
+    await keyed(engine, "k")
+    (row,) = await claim(database)
+    fence = row["id"], row["owner_id"], row["epoch"]
+    if state == "waiting":
+        assert await database.maybe("suspend", *fence, "nap", "worker", "sleeps")
+    else:
+        assert await database.maybe("retry", *fence, timedelta(hours=1), "failed", None, "null", 1, 2, "worker")
+    await unparked(engine, "k", 2)
+    assert await claim(database) == []
+
+
 async def test_two_that_claim_one_key_at_once_get_one(engine, database):
-    async with engine.transaction() as session:  # so that none of them is parked
-        both = {await keyed(engine, "k", session=session), await keyed(engine, "k", session=session)}
+    both = set(await unparked(engine, "k", 2))
     async with database.transaction() as session:
         first = await session.many("claim", uuid7(), ["default"], ["w"], [1], 1, timedelta(seconds=30), "worker", 99, False)
         assert await claim(database) == [], "who has not committed yet cannot be seen, but its lock is met"
