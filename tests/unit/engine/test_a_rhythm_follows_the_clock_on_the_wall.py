@@ -91,6 +91,15 @@ def test_time_zones_are_known_where_the_system_has_none():
     subprocess.run([sys.executable, "-c", text], env={"PYTHONTZPATH": ""}, check=True)
 
 
+@pytest.mark.parametrize("zone", ["America/New_York", "Pacific/Kiritimati"])
+def test_the_zone_of_the_machine_is_of_no_account(zone):
+    text = "import datetime; from suture.engine.rhythm import cron; print(cron('30 2 * * *', 'Europe/Berlin').first(%r, starts_at=None))"
+    done = subprocess.run(
+        [sys.executable, "-c", text % at("2026-03-28T12:00")], env={"TZ": zone}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "2026-03-29 01:00:00+00:00"
+
+
 def test_without_the_extra_an_interval_works_and_a_cron_expression_says_what_it_needs():
     text = """
 import sys
