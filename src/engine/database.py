@@ -54,6 +54,7 @@ _LAST_WORD = 1.0  # seconds
 
 _UNNAMED = {"statement_cache_size": 0}
 
+_UNUSED = 300.0  # seconds after which a connection is closed: an idle worker beats and polls more often, and opening one is dear
 _ATTEMPT = 10.0  # seconds for a connection or a statement that should take milliseconds; a black-holed network ends here
 
 
@@ -169,7 +170,7 @@ class Database:
             max_size=self._size,
             timeout=_ATTEMPT,
             command_timeout=60,
-            max_inactive_connection_lifetime=60,
+            max_inactive_connection_lifetime=_UNUSED,
             connect=self._dial,
             reset=_keep,
         )

@@ -40,7 +40,7 @@ _LAST_WORDS = 2.0  # seconds that cancelled steps get to end before their work i
 _RELISTEN = timedelta(milliseconds=200)
 _WITHOUT_HINTS = timedelta(minutes=1)  # until a pooler is asked again: an address may be mended while we run
 _TIDY = 60.0  # seconds between two tidy passes of a fleet; they are cheap, and any runner makes them
-_GREET = 6  # heartbeats between two looks at a listening connection that gives no reason to
+_GREET = 30  # heartbeats between two looks at a listening connection that gives no reason to
 
 
 class Runner:
