@@ -190,18 +190,19 @@ async def tend(database: Database) -> int:
 
     Raises: DatabaseUnavailable.
     """
-    kinds = {row["kind"] for row in await database.many("tidings")}
-    told = batch = await _tell_parents(database) if "child ended" in kinds else 0
-    while batch == BATCH:
-        told += (batch := await _tell_parents(database))
-    orphans = batch = await _tell_children(database) if kinds - {"child ended"} else 0
-    while batch == BATCH:
-        orphans += (batch := await _tell_children(database))
-    return told + orphans
+    told = 0
+    while kinds := {row["kind"] for row in await database.many("tidings")}:
+        # One generation after the other: a child that is cancelled here has children itself.
+        batch = await _tell_parents(database) if "child ended" in kinds else 0
+        batch += await _tell_children(database) if kinds - {"child ended"} else 0
+        if batch == 0:
+            break  # somebody else is at it
+        told += batch
+    return told
 
 
 async def _tell_children(database: Database) -> int:
-    return len(await database.many("cancel_orphans", BATCH))
+    return int((await database.one("cancel_orphans", BATCH))["told"])
 
 
 async def _tell_parents(database: Database) -> int:

@@ -6,11 +6,12 @@ One method is one statement or one transaction. Works on the rows alone: any num
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from typing import Literal
 from uuid import UUID
 
+from suture.engine.children import tend
 from suture.engine.database import Database, Row, Session
 from suture.engine.fork import FromStep, fork, requeue
 from suture.engine.history import History
@@ -23,7 +24,7 @@ from suture.engine.records import Checkpoint, DeadLetter, Enqueued, Event, Execu
 from suture.engine.schedules import Schedules
 from suture.engine.states import LIVE
 from suture.engine.steps import Steps
-from suture.errors import Conflict, IllegalTransition, InvalidRequest, NotFound
+from suture.errors import Conflict, DatabaseUnavailable, IllegalTransition, InvalidRequest, NotFound
 
 Reuse = Literal["return", "reject", "new"]
 """What an operation key of an ended execution means: its answer again, a refusal, or a new execution."""
@@ -207,7 +208,7 @@ class Engine:
         return [Execution.from_row(row) for row in rows]
 
     async def cancel(self, id: UUID, *, actor: str, reason: str = "cancelled", session: Session | None = None) -> Execution:  # noqa: A002
-        """Cancel at once what nobody runs; ask the worker of what runs. Asking twice changes nothing.
+        """Cancel at once what nobody runs; ask the worker of what runs. Asking twice changes nothing. Its living children go with it.
 
         Raises: NotFound. IllegalTransition when it has ended, but for one that is cancelled already.
         """
@@ -215,6 +216,9 @@ class Engine:
         async with self._joined(session) as inside:
             row = await inside.maybe("cancel", id, actor, reason)
         if row is not None:
+            if session is None and (row["has_children"] or row["parent_id"]):
+                with suppress(DatabaseUnavailable):  # any worker's sweep does it, too
+                    await tend(self.database)
             return Execution.from_row(row)
         ended = await self.get(id)
         if ended.status != "cancelled":

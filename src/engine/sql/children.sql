@@ -150,7 +150,7 @@ where e.id = any ($1) and e.status = 'waiting'
 returning e.id, pg_notify('suture_due', e.queue)::text as notified
 
 -- name: cancel_orphans
--- many: the children that are cancelled, or asked to stop where somebody runs them
+-- one: how many tidings were told, and how many children are cancelled, or asked to stop where somebody runs them
 -- $1 batch int
 --
 -- As `cancel`, for the living children of whoever ended in error or was cancelled, and for the siblings of a failed child. A grandchild
@@ -169,16 +169,18 @@ with told as materialized (
     where e.parent_id = any (array(select parent_id from told)) and e.status in ('enqueued', 'running', 'waiting')
     order by e.id
     for no key update of e
+), cancelled as (
+    update suture.workflow_executions e
+    set status = case when e.status = 'running' then e.status else 'cancelled' end,
+        finished_at = case when e.status = 'running' then null else now() end,
+        cancel_requested_by = coalesce(cancel_requested_by, 'task ' || e.parent_id),
+        cancel_reason = coalesce(cancel_reason, orphans.kind),
+        updated_at = now(),
+        changed_at = case when e.status = 'running' then changed_at else clock_timestamp() end,
+        changed_by = case when e.status = 'running' then changed_by else 'task ' || e.parent_id end,
+        reason = case when e.status = 'running' then reason else orphans.kind end
+    from orphans
+    where e.id = orphans.id and e.status in ('enqueued', 'running', 'waiting')
+    returning pg_notify('suture_cancel', e.id::text)
 )
-update suture.workflow_executions e
-set status = case when e.status = 'running' then e.status else 'cancelled' end,
-    finished_at = case when e.status = 'running' then null else now() end,
-    cancel_requested_by = coalesce(cancel_requested_by, 'task ' || e.parent_id),
-    cancel_reason = coalesce(cancel_reason, orphans.kind),
-    updated_at = now(),
-    changed_at = case when e.status = 'running' then changed_at else clock_timestamp() end,
-    changed_by = case when e.status = 'running' then changed_by else 'task ' || e.parent_id end,
-    reason = case when e.status = 'running' then reason else orphans.kind end
-from orphans
-where e.id = orphans.id and e.status in ('enqueued', 'running', 'waiting')
-returning e.id, pg_notify('suture_cancel', e.id::text)::text as notified
+select (select count(*) from told) as told, (select count(*) from cancelled) as cancelled

@@ -293,3 +293,21 @@ async def test_a_requeued_parent_keeps_the_children_that_completed_and_starts_th
         again = await engine.requeue(task.id, actor="test")
         assert (await ended(engine, again.id)).output == ["good", "bad"]
     assert sorted(runs) == ["bad", "bad", "good"]
+
+
+async def test_a_cancel_reaches_the_whole_family_without_a_worker(engine, database):
+    """Three generations that wait; nobody sweeps."""
+
+    @workflow("generation")
+    async def generation(run: Run, left: int) -> None:
+        await (await run.start("next", left - 1, workflow=generation)).result() if left else await run.wait("never", str)
+
+    task = (await engine.enqueue("generation", 2, actor="test")).execution
+    async with running(database, generation):
+        await eventually(lambda: _three_wait(engine))
+    await engine.cancel(task.id, actor="somebody")
+    assert {one.status for one in await engine.page(workflow="generation")} == {"cancelled"}
+
+
+async def _three_wait(engine) -> bool:
+    return [one.status for one in await engine.page(workflow="generation")] == ["waiting"] * 3
