@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 
 from suture.engine import Database, Engine, Run, workflow
+from suture.engine.intake import Hints
 from suture.errors import DatabaseUnavailable, InvalidRequest, PayloadUnfit
 from tests.postgres.engine.sample_worker import NOWHERE
 from tests.postgres.engine.stage import eventually, running
@@ -118,6 +119,18 @@ async def test_each_queue_of_a_batch_is_hinted_at(engine, database):
             await asyncio.gather(*(engine.enqueue("w", queue, actor="test", queue=queue) for queue in "abcabc"))
         seen = [await asyncio.wait_for(begun.get(), 5) for _ in range(18)]
     assert sorted(seen) == sorted("abcabc" * 3)
+
+
+async def test_a_hint_that_does_not_go_along_follows(database, psql):
+    heard = asyncio.Queue()
+    await psql.add_listener("suture_due", lambda _c, _p, _n, queue: heard.put_nowait(queue))
+    hints = Hints(database)
+    assert hints.along({"a"}) == ["a"]
+    assert hints.along({"a"}) == []  # of this one it was told a moment ago
+    hints.soon({"a"})
+    assert await asyncio.wait_for(heard.get(), 5) == "a"
+    await asyncio.sleep(0.05)
+    assert heard.empty()
 
 
 async def test_a_bulk_is_in_order_and_one_transaction(engine, psql):
