@@ -129,13 +129,14 @@ async def test_a_small_body_that_unpacks_to_gigabytes_stays_packed(database: Dat
 async def test_a_secret_goes_where_it_may_and_is_in_no_row(database: Database, database_url: str, server: Web, tmp_path: Path):
     secret = "s3cr3t-of-the-forge"
     put(tmp_path, "forge", value=f"{secret}\n", origins=f"https://forge.example\n{server.url}\n")
-    url = server.says("/echo", Answer(headers={"ETag": f"{secret}-7"}, body=f'{{"you": "{secret}", "tail": "{secret}'.encode()))
+    url = server.says("/echo", Answer(headers={"ETag": f"{secret}-7"}, body=f"{secret}{'x' * 1000}{secret}".encode()))
     headers = {"Authorization": {"secret": "forge", "prefix": "Bearer "}}
 
-    done = await run(database, secrets=tmp_path, url=url, headers=headers, maxBytes=41)
+    done = await run(database, secrets=tmp_path, url=url, headers=headers, maxBytes=1029)
     refused = await run(database, secrets=tmp_path, url=server.says("/no", Answer(400, body=secret.encode())), headers=headers)
 
     assert done.status == "completed"
+    assert done.output["body"] == f"{'*' * 19}{'x' * 1000}{'*' * 10}"  # the cut goes through the second one
     assert [seen.headers["authorization"] for seen in server.seen] == [f"Bearer {secret}"] * 2
     assert done.output["headers"]["etag"] == "*" * len(secret) + "-7"
     assert refused.status == "error"
