@@ -75,13 +75,13 @@ from seen
 -- name: raise_floors
 -- many: seconds that the search took; none when somebody searched a moment ago: the whole fleet spends a tenth of a core on it at most
 --
--- The first that waits in each queue, and no more than a few seconds ago: what is being enqueued may be a little older than what is there.
+-- The first that waits in each queue, and no less than a second ago: what is being enqueued may be a little older than what is there.
 -- Reads what every claim would have to read without a floor.
 with last as materialized (
     select max(f.at + greatest(interval '1 second', 10 * f.took)) as until from suture.floors f
 )
 insert into suture.floors as f (queue, urgency, at, took)
-select served.queue, least(first.urgency, now() - interval '5 seconds' - timestamptz '2000-01-01 00:00:00+00'), clock_timestamp(),
+select served.queue, least(first.urgency, now() - interval '1 second' - timestamptz '2000-01-01 00:00:00+00'), clock_timestamp(),
        clock_timestamp() - statement_timestamp()
 from (select distinct unnest(w.queues) as queue from suture.workers w where w.stopped_at is null) as served
 left join lateral (
