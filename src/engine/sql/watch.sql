@@ -56,7 +56,8 @@ with locks as materialized (
         union
         select served.queue -- a hint was lost: due for a second, and nobody has taken it
         from (select distinct unnest(w.queues) as queue from suture.workers w where w.stopped_at is null) as served
-        where served.queue not in (select q.name from suture.queues q where q.paused)
+        where served.queue not in (select q.name from suture.queues q
+                                   where q.paused or q.concurrency is not null or q.rate_starts is not null) -- full, it is no loss
           and (exists (select from suture.workflow_executions e
                        where e.status = 'enqueued' and e.concurrency_key is null and e.queue = served.queue and e.run_at <= now()
                          and suture.urgency(e.run_at, e.priority) > now() - interval '10 seconds' - timestamptz '2000-01-01 00:00:00+00'

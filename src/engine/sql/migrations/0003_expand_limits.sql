@@ -215,6 +215,13 @@ begin
     end if;
 end $$;
 
+-- Where the reading of a queue begins: see raise_floors.
+create function suture.floor_of_queue(the_queue text) returns interval language plpgsql stable as $$
+begin
+    return coalesce((select f.urgency from suture.floors f where f.queue = the_queue and f.at > now() - interval '1 minute'),
+                    interval '-1000000 days');
+end $$;
+
 -- Whether it is worth to lock the queue's row: something is due in it that it has room for. A full or empty queue costs a few looks.
 create function suture.may_be_claimed(q suture.queues) returns boolean language plpgsql stable
 set enable_seqscan = off as $$
@@ -224,6 +231,7 @@ begin
     return may.room > 0 and (
         (may.fresh > 0 and exists (
             select from suture.workflow_executions where status = 'enqueued' and concurrency_key is null and queue = q.name
+              and (suture.urgency(run_at, priority), run_at) >= (suture.floor_of_queue(q.name), timestamptz '-infinity')
               and suture.urgency(run_at, priority) <= suture.latest_due() and run_at <= now()
             order by suture.urgency(run_at, priority)))
         or (may.fresh > 0 and exists (
@@ -248,6 +256,7 @@ begin
     end if;
     return case when exists (
             select from suture.workflow_executions where status = 'enqueued' and concurrency_key is null and queue = q.name
+              and (suture.urgency(run_at, priority), run_at) >= (suture.floor_of_queue(q.name), timestamptz '-infinity')
               and suture.urgency(run_at, priority) <= suture.latest_due() and run_at <= now()
             order by suture.urgency(run_at, priority))
         or exists (
@@ -276,6 +285,7 @@ declare
     urgencies interval[] := '{}';
     queues text[] := '{}';
     firsts boolean[] := '{}';
+    lowest interval;  -- urgency of this queue's first
     seen uuid[];
     held text[];      -- keys that are taken here, once for each execution
     busy text[];      -- keys of which no more can be taken
@@ -292,6 +302,7 @@ begin
         if q.is_limited then
             select r.room, r.fresh into room, fresh from suture.room_of_queue(q.row::suture.queues, batch) as r;
         end if;
+        lowest := suture.floor_of_queue(q.name);
         seen := '{}';
         held := '{}';
         busy := '{}';
@@ -304,6 +315,7 @@ begin
                     from suture.workflow_executions e
                     where q.is_limited and fresh > 0
                       and e.status = 'enqueued' and e.concurrency_key is null and e.queue = q.name and e.run_at <= now()
+                      and (suture.urgency(e.run_at, e.priority), e.run_at) >= (lowest, timestamptz '-infinity')
                       and suture.urgency(e.run_at, e.priority) <= suture.latest_due() and e.id <> all (seen)
                       and exists (select from unnest(workflows, versions) as known (workflow, version)
                                   where known.workflow = e.workflow and known.version >= e.version)
