@@ -3,13 +3,22 @@
 from datetime import timedelta
 
 import pytest
+import pytest_asyncio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from suture.engine import Limits, Rate
+from suture.engine import Database, Limits, Rate
 from tests.postgres.engine.limits import claim, end, many, reads
+from tests.postgres.engine.stage import PACKAGES, eventually
 
 BACKLOG = 20_000
+
+
+@pytest_asyncio.fixture
+async def database(direct_url):
+    """Past any pooler: what was read and planned is counted a session at a time."""
+    async with Database.connect(direct_url, size=4, packages=PACKAGES) as database:
+        yield database
 
 
 @pytest.fixture
@@ -88,6 +97,45 @@ async def test_a_claim_is_planned_once(engine, database):
         )
     assert found
     assert all(row["custom_plans"] <= 5 for row in found)
+
+
+async def keyed(engine, key):
+    return (await engine.enqueue("w", None, actor="test", concurrency_key=key)).execution.id
+
+
+def ids(rows):
+    return [row["id"] for row in rows]
+
+
+# Nobody is held up ------------------------------------------------------------------------------------------------------------
+
+
+async def test_ten_thousand_of_a_busy_key_in_front_hold_up_nobody(engine, database, psql):
+    await keyed(engine, "busy")
+    assert len(await claim(database)) == 1
+    await engine.enqueue_many("w", [None] * 10_000, actor="test", priority=10, concurrency_keys=["busy"] * 10_000)
+    other = await keyed(engine, "other")
+    (found, count) = await reads(database, psql, lambda: claim(database))
+    assert ids(found) == [other]
+    assert count < 200
+
+
+async def test_ten_thousand_that_were_not_parked_are_parked_by_the_first_claim(engine, database, psql):
+    await keyed(engine, "busy")
+    assert len(await claim(database)) == 1
+    await many(engine, 10_000, priority=10)
+    await psql.execute("update suture.workflow_executions set concurrency_key = 'busy' where concurrency_key is null")
+    other = await keyed(engine, "other")
+    assert ids(await claim(database)) == [other]
+
+    async def is_quick():
+        more = await keyed(engine, "more")
+        rows, count = await reads(database, psql, lambda: claim(database))
+        assert ids(rows) == [more]
+        await end(database, *rows)
+        return count < 200
+
+    await eventually(is_quick, what="a claim that meets nothing that the first has left in the index")
 
 
 # Nobody starves ---------------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from suture.engine import Limits
 from suture.engine.ids import uuid7
 from suture.engine.lease import sweep
 from suture.errors import InvalidRequest
-from tests.postgres.engine.limits import claim, end, many, most_at_once, reads, work_off
+from tests.postgres.engine.limits import claim, end, most_at_once, work_off
 from tests.postgres.engine.stage import LEASE, eventually
 
 
@@ -326,34 +326,3 @@ async def test_whatever_happens_a_key_is_neither_overrun_nor_left_idle(engine, d
 async def test_keys_are_given_one_for_each_input(engine):
     with pytest.raises(InvalidRequest, match="There are 1 concurrency keys for 2 inputs"):
         await engine.enqueue_many("w", [1, 2], actor="test", concurrency_keys=["k"])
-
-
-# Nobody is held up ------------------------------------------------------------------------------------------------------------
-
-
-async def test_ten_thousand_of_a_busy_key_in_front_hold_up_nobody(engine, database, psql):
-    await keyed(engine, "busy")
-    assert len(await claim(database)) == 1
-    await engine.enqueue_many("w", [None] * 10_000, actor="test", priority=10, concurrency_keys=["busy"] * 10_000)
-    other = await keyed(engine, "other")
-    (found, count) = await reads(database, psql, lambda: claim(database))
-    assert ids(found) == [other]
-    assert count < 200
-
-
-async def test_ten_thousand_that_were_not_parked_are_parked_by_the_first_claim(engine, database, psql):
-    await keyed(engine, "busy")
-    assert len(await claim(database)) == 1
-    await many(engine, 10_000, priority=10)
-    await psql.execute("update suture.workflow_executions set concurrency_key = 'busy' where concurrency_key is null")
-    other = await keyed(engine, "other")
-    assert ids(await claim(database)) == [other]
-
-    async def is_quick():
-        more = await keyed(engine, "more")
-        rows, count = await reads(database, psql, lambda: claim(database))
-        assert ids(rows) == [more]
-        await end(database, *rows)
-        return count < 200
-
-    await eventually(is_quick, what="a claim that meets nothing that the first has left in the index")
