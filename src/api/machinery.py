@@ -116,10 +116,11 @@ class ScheduleShape(Shape):
 
     @classmethod
     def of(cls, schedule: Schedule) -> Self:
-        same = {name: getattr(schedule, name) for name in cls.model_fields if hasattr(schedule, name)}
+        same: dict[str, Any] = {name: getattr(schedule, name) for name in cls.model_fields if hasattr(schedule, name)}
         every = schedule.every.total_seconds() if schedule.every is not None else None
-        rest = {"input": plain(schedule.input), "labels": dict(schedule.labels), "every_seconds": every}
-        return cls(**same | rest | {"jitter_seconds": schedule.jitter.total_seconds()})
+        same |= {"input": plain(schedule.input), "labels": dict(schedule.labels), "every_seconds": every}
+        same |= {"jitter_seconds": schedule.jitter.total_seconds()}
+        return cls(**same)
 
 
 class WorkerShape(Shape):
