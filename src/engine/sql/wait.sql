@@ -34,13 +34,13 @@ update suture.workflow_waits set outcome = $3 where execution_id = $1 and step_i
 -- A cancel that was wished for meanwhile is done instead: nobody looks for such a wish among the waiting.
 -- Whoever has come here with a step finished since its worker was lost is no suspect any more: see `recover`.
 update suture.workflow_executions e
-set crashes = case when crashes > 0 and exists (
-        select from suture.operation_outputs o where o.execution_id = e.id and o.epoch > coalesce(e.crash_epoch, 0)
-    ) then 0 else crashes end,
-    status = case when cancel_requested_by is null then 'waiting' else 'cancelled' end,
+set status = case when cancel_requested_by is null then 'waiting' else 'cancelled' end,
     finished_at = case when cancel_requested_by is null then null else now() end,
     owner_id = null, lease_expires = null, step = $4, updated_at = now(),
-    changed_at = clock_timestamp(), changed_by = coalesce(cancel_requested_by, $5), reason = coalesce(cancel_reason, $6)
+    changed_at = clock_timestamp(), changed_by = coalesce(cancel_requested_by, $5), reason = coalesce(cancel_reason, $6),
+    crashes = case when crashes > 0 and exists (
+        select from suture.operation_outputs o where o.execution_id = e.id and o.epoch > coalesce(e.crash_epoch, 0)
+    ) then 0 else crashes end
 where id = $1 and owner_id = $2 and epoch = $3 and status = 'running'
 returning id
 
