@@ -90,6 +90,10 @@ class Judged(RuleBasedStateMachine):
         else:
             row |= {"status": "enqueued", "owner": None, "due": due}
 
+    def forgive(self, row: State) -> None:
+        """A step that was finished since the last loss begins the count of crashes anew."""
+        row["crashes"] = 0 if row["progress"] else row["crashes"]
+
     def end(self, row: State, status: str) -> None:
         row |= {"status": status, "owner": None, "finished": True}
 

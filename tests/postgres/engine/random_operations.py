@@ -203,6 +203,7 @@ class Operations(Judged):
         if wait["outcome"]:
             assert self.does(work, expected) == (wait["outcome"], came[event] if wait["outcome"] == "event" else None)
             return
+        self.forgive(row)
         if row["wish"]:
             self.end(row, "cancelled")
         else:
@@ -312,6 +313,7 @@ class Operations(Judged):
         moved = 0
         for id_, row in expected["executions"].items():
             if row["status"] == "running" and row["expired"]:
+                self.forgive(row)
                 over = row["crashes"] >= LEASE.crash_limit and not row["wish"]
                 self.bury(expected, id_) if over else self.put_back(row)
                 row["crashes"] += 1
