@@ -87,18 +87,17 @@ class Jobs:
             _object(answer)
         return answer.body, answer.cut or answer.body.count(b"\n") >= LOG_LINES
 
-    async def everywhere(self) -> AsyncIterator[Object]:
-        """All Jobs of ours, of whatever execution."""
-        for namespace in self.namespaces:
-            following = ""
-            while True:
-                query = [("labelSelector", EXECUTION), ("limit", str(PAGE)), *([("continue", following)] if following else [])]
-                page = _object(await self._ask("GET", _path(namespace), query))
-                for item in page["items"]:
-                    yield item
-                following = page["metadata"].get("continue", "")
-                if not following:
-                    break
+    async def ours(self, namespace: str) -> AsyncIterator[Object]:
+        """All Jobs in the namespace that belong to an execution, whichever."""
+        following = ""
+        while True:
+            query = [("labelSelector", EXECUTION), ("limit", str(PAGE)), *([("continue", following)] if following else [])]
+            page = _object(await self._ask("GET", _path(namespace), query))
+            for item in page["items"]:
+                yield item
+            following = page["metadata"].get("continue", "")
+            if not following:
+                break
 
     async def _ask(self, method: str, path: str, query: Iterable[tuple[str, str]] = (), **rest: Any) -> Answer:
         if self._cluster is None:

@@ -47,18 +47,19 @@ class Reaper:
         while True:
             # Jitter: workers that start together should not list together.
             await asyncio.sleep(self._every * random.uniform(0.8, 1.2))  # noqa: S311 (no secret)
-            try:
-                await self.reap()
-            except SutureError as error:
-                log.warning("no Job is reaped this time: %s", error)
+            for namespace in self._jobs.namespaces:
+                try:
+                    await self.reap(namespace)
+                except SutureError as error:
+                    log.warning("no Job of %s is reaped this time: %s", namespace, error)
 
-    async def reap(self) -> int:
+    async def reap(self, namespace: str) -> int:
         """Delete what has lost its execution; returns how many.
 
         Raises: AccessDenied, DatabaseUnavailable, ServiceUnavailable, RateLimited.
         """
         # Jobs before rows: a row that is read afterwards is at least as young as its Job.
-        running = [job async for job in self._jobs.everywhere() if not has_ended(job) and "deletionTimestamp" not in job["metadata"]]
+        running = [job async for job in self._jobs.ours(namespace) if not has_ended(job) and "deletionTimestamp" not in job["metadata"]]
         living = await self._living() if running else set[str]()
         reaped = 0
         for job in running:

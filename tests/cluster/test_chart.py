@@ -247,7 +247,7 @@ async def test_a_worker_may_make_jobs_where_the_values_say_and_nothing_else(apis
         jobs = Jobs(cluster, namespaces=[shop])
         asked = JobRequest.model_validate({"image": "app:1"})
         made = await jobs.create(manifest(asked, namespace=shop, execution=uuid4()))
-        assert [job["metadata"]["name"] async for job in jobs.everywhere()] == [made["metadata"]["name"]]
+        assert [job["metadata"]["name"] async for job in jobs.ours(shop)] == [made["metadata"]["name"]]
         await jobs.delete(shop, made["metadata"]["name"], uid=made["metadata"]["uid"])
         assert await jobs.find(shop, made["metadata"]["name"]) is None
 
