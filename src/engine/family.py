@@ -96,7 +96,7 @@ class Family:
         if self._claim.cancel_requested:
             raise asyncio.CancelledError
         self._claim.step = child.name
-        if missing := self._replay.missing_at_end_of(child.name):
+        if self._replay.in_line and (missing := self._replay.missing_at_end_of(child.name)):
             await self._replay.expect(child.name, missing)
         if self._known is None:
             self._known = await self._load()

@@ -2,11 +2,13 @@
 
 Steps are found by name, not by position. What is checked, and why it gives no false alarm:
 - A step may be added anywhere, at any time.
-- Two steps that one claim recorded are met in the order in which that claim began them: the later one's result is held back until the
-  earlier one has begun. Tasks that run side by side get the turns that they need for that; what began first needs nothing of the other.
+- Two steps that one claim recorded are met in the order in which that claim began them.
 - A step that an earlier run had begun and not finished (a wait, a step that failed) goes on when all that is recorded has been met:
   it was, when the step began. A step that was added in front of recorded ones is marked, and is no such witness.
 - A workflow ends when all that is recorded has been met: a removed step is found here at the latest.
+The two in the middle hold for steps in the workflow's own line, one after the other. Tasks beside it (gather, TaskGroup) come in whatever
+order their locks and lengths make: they are not checked, but all of theirs is, when the line goes on behind them. Before anything is called
+missing, they get the turns of the event loop to come to it.
 What decides which step comes next must itself come from steps, patches or the input: not from a clock, a random number or a timer of the
 workflow's own. Knows nothing of what steps do (see `run`).
 """
@@ -15,6 +17,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterable
 from itertools import pairwise
+from typing import Any
 from uuid import UUID
 
 from suture.engine.records import Checkpoint, Execution
@@ -29,10 +32,14 @@ _TURNS = 100  # of the event loop without progress: then no other task is on its
 class Replay:
     """One run's look at what is recorded."""
 
-    def __init__(self, execution: Execution, done: dict[str, Checkpoint], failures: dict[str, int]) -> None:
+    def __init__(
+        self, execution: Execution, done: dict[str, Checkpoint], failures: dict[str, int], *, line: "asyncio.Task[Any] | None" = None
+    ) -> None:
         self._done = {name: found for name, found in done.items() if found.kind != "added"}
         self._marked = {name.removeprefix(ADDED) for name, found in done.items() if found.kind == "added"}
         self._begun = {name for name in (*failures, execution.step) if name} - self._done.keys()
+        self._line = line
+        """The task in which the workflow's function runs."""
         self._met: set[str] = set()
         self._left = len(self._done)
         self._waited = execution.step
@@ -70,6 +77,11 @@ class Replay:
     def behind(self) -> bool:
         """Whether recorded steps have not been met."""
         return self._left > 0
+
+    @property
+    def in_line(self) -> bool:
+        """Whether the workflow's own line of steps asks, and not a task beside it."""
+        return asyncio.current_task() is self._line
 
     def is_marked(self, name: str) -> bool:
         """Whether the step was added in front of recorded ones in an earlier run."""

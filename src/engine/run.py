@@ -53,7 +53,7 @@ class Run:
         self._claim, self._pauses = claim, pauses or Pauses()
         self.resources = resources
         """What the runner was given for its workflows: clients, settings."""
-        self.replay = Replay(claim.execution, done, failures)
+        self.replay = Replay(claim.execution, done, failures, line=asyncio.current_task())
         """What earlier runs recorded."""
         self.attempts = Attempts(claim, failures, retry)
         """What failed so far."""
@@ -295,11 +295,12 @@ class Run:
         done = self.replay.meet(admit_name(name, "step"), kind)
         if kind != "patch":
             self._claim.step = name
-        if missing := self.replay.missing(name):
-            await self.replay.expect(name, missing)
-        if done is None:
-            if self.replay.behind and kind != "patch":
+        if self.replay.behind and self.replay.in_line:
+            if missing := self.replay.missing(name):
+                await self.replay.expect(name, missing)
+            if done is None and kind != "patch":
                 await self._mark_added(name)
+        if done is None:
             if kind not in _UNPAUSED and self._pauses.cover(self.execution.workflow, name):
                 await stand_aside(self._claim, name)
         elif done.kind == "failure":

@@ -211,10 +211,15 @@ async def test_steps_side_by_side_give_no_false_alarm(engine, database):
         gate = asyncio.Semaphore(dice.randint(1, 3))
 
         async def branch(number: int) -> int:
-            async with gate:
+            if seed % 2:
+                async with gate:
+                    for at, delay in enumerate(delays[number]):
+                        await run.step(f"{number}-{at}", body, delay)
+            else:  # a place for each step: the next one may be another branch's
                 for at, delay in enumerate(delays[number]):
-                    await run.step(f"{number}-{at}", body, delay)
-                return len(delays[number])
+                    async with gate:
+                        await run.step(f"{number}-{at}", body, delay)
+            return len(delays[number])
 
         async def body(delay: float) -> None:
             await asyncio.sleep(delay)
@@ -244,6 +249,47 @@ async def test_steps_side_by_side_give_no_false_alarm(engine, database):
     assert sum(one.status == "completed" for one in ends) > len(ends) / 2
     assert max(one.epoch for one in ends) > 2
     assert patient > 1
+
+
+async def test_a_step_removed_beside_the_line_is_loud_before_anything_follows(engine, database, steps):
+    async def old(run: Run) -> None:
+        await asyncio.gather(steps(run, "left-1", "left-2"), steps(run, "right-1"))
+        await run.wait("go", type(None))
+
+    async def new(run: Run) -> None:
+        await asyncio.gather(steps(run, "left-2"), steps(run, "right-1"))
+        await run.wait("go", type(None))
+        await steps(run, "c")
+
+    done = await gone_on(engine, database, code(new), await waiting_in(engine, database, code(old)))
+    assert "'go' without 'left-1'" in done.error.message
+    assert sorted(steps.ran) == ["left-1", "left-2", "right-1"]
+
+
+async def test_a_step_in_line_waits_for_the_tasks_beside_it(engine, database, steps):
+    """Recorded beside the line, and begun before the wait: it is met although its task has only just been made."""
+
+    async def beside(run: Run) -> None:
+        task = asyncio.create_task(steps(run, "beside-1", "beside-2"))
+        await steps(run, "a")
+        await task
+        other = asyncio.create_task(steps(run, "late"))
+        await asyncio.sleep(0)
+        await run.step("b", _until(lambda: "late" in steps.ran))
+        await run.wait("go", type(None))
+        await other
+
+    w = code(beside)
+    done = await gone_on(engine, database, w, await waiting_in(engine, database, w))
+    assert (done.status, sorted(steps.ran)) == ("completed", ["a", "beside-1", "beside-2", "late"])
+
+
+def _until(look: Any) -> Any:
+    async def body() -> None:
+        while not look():
+            await asyncio.sleep(0.001)
+
+    return body
 
 
 async def test_a_patch_is_taken_by_the_new_and_not_by_those_past_it(engine, database, steps):
