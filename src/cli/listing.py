@@ -25,6 +25,9 @@ COLOURS = {
 }  # fmt: skip
 
 
+SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
 def console(*, narrow: bool = False) -> Console:
     """Standard output, in colour where a person reads it; `narrow` keeps the width of a terminal in a pipe too."""
     piped = not narrow and not sys.stdout.isatty() and "COLUMNS" not in os.environ
@@ -81,6 +84,25 @@ def lasting(seconds: float | None) -> str:
     if not hours:
         return f"{minutes}m{whole % 60:02}s"
     return f"{hours}h{minutes % 60:02}m" if not days else f"{days}d{hours % 24:02}h"
+
+
+def limits(concurrency: int | None, per_key: int | None, starts: int | None, seconds: float | None) -> str:
+    """What a queue may do at once, in a few words.
+
+    >>> limits(8, 1, 100, 60.0), limits(None, None, 5, 90.0), limits(None, None, None, None)
+    ('8 at once, 1 a key, 100/m', '5/90s', '')
+    """
+    rate = f"{starts}/{_span(seconds)}" if starts and seconds else ""
+    return ", ".join(filter(None, [f"{concurrency} at once" if concurrency else "", f"{per_key} a key" if per_key else "", rate]))
+
+
+def _span(seconds: float) -> str:
+    """A time as --rate takes it."""
+    for unit in ("d", "h", "m", "s"):
+        if seconds >= SECONDS[unit] and seconds % SECONDS[unit] == 0:
+            count = int(seconds // SECONDS[unit])
+            return unit if count == 1 else f"{count}{unit}"
+    return f"{seconds * 1000:g}ms"
 
 
 def plain(text: str) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from suture.cli.door import open_door
-from suture.cli.listing import AsJson, lasting, show, table
+from suture.cli.listing import SECONDS, AsJson, lasting, limits, show, table
 from suture.errors import InvalidRequest
 
 commands = typer.Typer()
@@ -15,8 +15,6 @@ commands.add_typer(queues, name="queues", rich_help_panel="Engine")
 
 Name = Annotated[str, typer.Argument(metavar="QUEUE", help="Name of the queue.", show_default=False)]
 Reason = Annotated[str, typer.Option(help="Why; it stands in the queue's row.")]
-
-_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 @queues.callback()
@@ -78,13 +76,8 @@ def limit(  # noqa: PLR0917 (typer passes them by name)
 
 def limits_of(queue: Any) -> str:
     """The limits of a queue in a few words."""
-    rate = queue["rate"]
-    parts = [
-        f"{queue['concurrency']} at once" if queue["concurrency"] else "",
-        f"{queue['perKey']} a key" if queue["perKey"] else "",
-        f"{rate['starts']}/{_span(rate['perSeconds'])}" if rate else "",
-    ]
-    return ", ".join(filter(None, parts))
+    rate = queue["rate"] or {"starts": None, "perSeconds": None}
+    return limits(queue["concurrency"], queue["perKey"], rate["starts"], rate["perSeconds"])
 
 
 def state_of(queue: Any) -> str:
@@ -93,8 +86,8 @@ def state_of(queue: Any) -> str:
 
 def _tell(queue: Any, as_json: bool) -> None:
     state = "paused" if queue["paused"] else "open"
-    limits = limits_of(queue)
-    show(queue, as_json, f"{queue['name']} is {state}{f', limited to {limits}' if limits else ''}")
+    limited = limits_of(queue)
+    show(queue, as_json, f"{queue['name']} is {state}{f', limited to {limited}' if limited else ''}")
 
 
 def _count(option: str, text: str) -> int | None:
@@ -111,13 +104,4 @@ def _rate(text: str, burst: int | None) -> dict[str, Any] | None:
     found = re.fullmatch(r"(\d{1,7})/(\d*)(ms|s|m|h|d)", text)
     if not found or not int(found[1]):
         raise InvalidRequest(f"--rate {text!r} is no number and time, such as 100/1m or 5/s; `none` takes the limit away.")
-    return {"starts": int(found[1]), "perSeconds": int(found[2] or 1) * _SECONDS[found[3]], "burst": burst}
-
-
-def _span(seconds: float) -> str:
-    """A time as --rate takes it."""
-    for unit in ("d", "h", "m", "s"):
-        if seconds >= _SECONDS[unit] and seconds % _SECONDS[unit] == 0:
-            count = int(seconds // _SECONDS[unit])
-            return unit if count == 1 else f"{count}{unit}"
-    return f"{seconds * 1000:g}ms"
+    return {"starts": int(found[1]), "perSeconds": int(found[2] or 1) * SECONDS[found[3]], "burst": burst}

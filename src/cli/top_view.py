@@ -2,18 +2,21 @@
 
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from suture.cli.listing import cell, lasting, moment, plain
+from suture.cli.listing import cell, lasting, limits, moment, plain
 
 Glance = dict[str, Any]
 
 _FRAME = 2  # lines that are always there: the first and the last
 _HEAD = 1  # line over each table
+_NUMBERS = frozenset({"due", "oldest", "delayed", "running", "beat", "for", "crashes"})
+_WHOLE = dict.fromkeys(_NUMBERS, 7) | {"": 6, "presence": 8}
+"""Columns that are never cut, with the width that they need."""
 
 
 def view(glance: Glance | None, *, height: int, trouble: str = "", watched: bool = True) -> RenderableType:
@@ -27,8 +30,9 @@ def view(glance: Glance | None, *, height: int, trouble: str = "", watched: bool
     rooms = share(height - _FRAME - _HEAD * len(makers), [len(rows) for _, rows in makers])
     tables = [make(rows[:room]) for (make, rows), room in zip(makers, rooms, strict=True)]
     spare = height - _FRAME - sum(_HEAD + min(room, len(rows)) for room, (_, rows) in zip(rooms, makers, strict=True))
-    gaps = [Text("")] * max(spare, 0) if watched else []
-    return Group(_first_line(glance, trouble), *chain(tables), *gaps, *([_last_line()] if watched else []))
+    parted: list[tuple[RenderableType, ...]] = [(Text(""), table) if spare >= len(tables) else (table,) for table in tables]
+    gaps = [Text("")] * max(spare - (len(tables) if spare >= len(tables) else 0), 0) if watched else []
+    return Group(_first_line(glance, trouble), *chain(*parted), *gaps, *([_last_line()] if watched else []))
 
 
 def share(lines: int, wanted: Sequence[int]) -> list[int]:
@@ -69,14 +73,9 @@ def _queues(rows: Sequence[Any]) -> Table:
         more = "+" if row["more"] else ""
         state = Text("paused", style="yellow") if row["paused"] else Text("")
         numbers = f"{row['due']:,}{more}", lasting(row["oldestSeconds"]), f"{row['delayed']:,}", f"{row['running']:,}"
-        made.add_row(cell(row["name"]), *numbers, _limits(row), state)
+        limited = limits(row["concurrency"], row["perKey"], row["rateStarts"], row["rateSeconds"])
+        made.add_row(cell(row["name"]), *numbers, limited, state)
     return made
-
-
-def _limits(row: Any) -> str:
-    rate = f"{row['rateStarts']}/{lasting(row['rateSeconds'])}" if row["rateStarts"] else ""
-    parts = [f"{row['concurrency']} at once" if row["concurrency"] else "", f"{row['perKey']} a key" if row["perKey"] else "", rate]
-    return " ".join(filter(None, parts))
 
 
 def _workers(rows: Sequence[Any]) -> Table:
@@ -101,14 +100,12 @@ def _longest(rows: Sequence[Any]) -> Table:
 
 
 def _table(first: str, *others: str) -> Table:
-    """A column of names that may be cut short, of numbers that may not."""
-    numbers = {"due", "oldest", "delayed", "running", "beat", "for", "crashes"}
+    """Columns of names that may be cut short, and of numbers and states that may not."""
     made = Table(box=None, pad_edge=False, expand=True, header_style="dim", padding=(0, 1, 0, 0))
     made.add_column(first, header_style="bold cyan", no_wrap=True, overflow="ellipsis", ratio=3)
     for name in others:
-        number = name in numbers
-        made.add_column(
-            name, justify="right" if number else "left", no_wrap=True, overflow="ellipsis", ratio=None if number else 2,
-            min_width=7 if number else None,
-        )  # fmt: skip
+        whole = _WHOLE.get(name)
+        justify: Literal["right", "left"] = "right" if name in _NUMBERS else "left"
+        ratio = None if whole else 5 if name == "task" else 3
+        made.add_column(name, justify=justify, no_wrap=True, overflow="ellipsis", ratio=ratio, min_width=whole)
     return made
