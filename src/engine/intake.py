@@ -20,6 +20,7 @@ from suture.errors import DatabaseUnavailable
 BATCH = 200
 """Rows of one statement at most: whoever comes first shall not wait for hundreds."""
 
+_TURN = 0.05  # seconds that a lane keeps its connection at most: a stream of enqueues must not keep others of a small pool waiting
 _LANES = 2  # statements under way at the same time: the next is being made while one waits for the disk
 _BETWEEN_HINTS = 0.005  # seconds: a stream of enqueues costs 200 hints a second at most, a lone one is told at once
 _STREAM = 0.003  # seconds: if it goes on, its next statement takes the hint along
@@ -149,7 +150,8 @@ class Intake:
         while self._waiting:
             try:
                 async with self._database.session() as session:
-                    while batch := self._take():
+                    end = time.monotonic() + _TURN
+                    while time.monotonic() < end and (batch := self._take()):
                         self._busy += 1
                         try:
                             await self._write(session, batch)

@@ -121,6 +121,21 @@ async def test_each_queue_of_a_batch_is_hinted_at(engine, database):
     assert sorted(seen) == sorted("abcabc" * 3)
 
 
+async def test_a_stream_leaves_the_connections_of_a_small_pool_to_others_too(database_url):
+    async with Database.connect(database_url, size=1) as small:
+        engine, over = Engine(small), asyncio.Event()
+
+        async def stream() -> None:
+            while not over.is_set():
+                await engine.enqueue("w", None, actor="test")
+
+        streams = [asyncio.create_task(stream()) for _ in range(4)]
+        for _ in range(5):
+            await asyncio.wait_for(engine.ping(), 5)
+        over.set()
+        await asyncio.gather(*streams)
+
+
 async def test_a_hint_that_does_not_go_along_follows(database, psql):
     heard = asyncio.Queue()
     await psql.add_listener("suture_due", lambda _c, _p, _n, queue: heard.put_nowait(queue))
