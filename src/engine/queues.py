@@ -13,6 +13,9 @@ from suture.engine.database import Database, Row, Session
 from suture.engine.payload import admit_name
 from suture.errors import InvalidRequest
 
+BATCH = 500
+"""Keys that one transaction looks at: a few hundredths of a second."""
+
 PAUSED = True
 
 MOST = 1_000_000
@@ -89,9 +92,11 @@ class Queues:
         rate = limits.rate
         row = (limits.concurrency, limits.per_key, *((rate.starts, rate.per, rate.burst or rate.starts) if rate else (None, None, None)))
         async with self._closed() as session:
-            await session.none("limit_queue", _named(name, actor), *row, actor, reason)
-            await session.none("unpark_queue", name)
+            before = (await session.one("room_of_key", _named(name, actor)))["room"]
+            await session.none("limit_queue", name, *row, actor, reason)
             await session.none("hint", [name])
+        if (limits.per_key or 1) > before:
+            await self._unpark(name)
 
     async def pause(self, name: str, *, actor: str, reason: str = "") -> None:
         """Stop all claims from `name`; what runs goes on. No claim begins after it has returned."""
@@ -112,6 +117,12 @@ class Queues:
     async def list(self) -> Sequence[Queue]:
         """By name: those that have executions now, and those that were paused or limited. Reads all living rows."""
         return [Queue.from_row(row) for row in await self._database.many("queues", None)]
+
+    async def _unpark(self, name: str) -> None:
+        """Let in whoever the new limits have room for. Claims go on meanwhile, and an end of a key does the same for it."""
+        last = ""
+        while last is not None:
+            last = (await self._database.one("unpark_keys", name, last, BATCH))["last"]
 
     @asynccontextmanager
     async def _closed(self) -> AsyncIterator[Session]:

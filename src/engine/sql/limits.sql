@@ -49,10 +49,15 @@ on conflict (name) do update
                             (excluded.rate_starts, excluded.rate_per, excluded.rate_burst) then q.rate_at else '-infinity' end,
         changed_at = clock_timestamp(), changed_by = excluded.changed_by, reason = excluded.reason
 
--- name: unpark_queue
--- none
+-- name: room_of_key
+-- one: how many executions of one key may live in a queue
 -- $1 queue text
-select suture.unpark_queue($1)
+select suture.room_of_key($1) as room
+
+-- name: unpark_keys
+-- one: the last key that was looked at; null: that was all
+-- $1 queue text, $2 after text, $3 limit int
+select suture.unpark_keys($1, $2, $3) as last
 
 -- name: enqueue_keyed
 -- one: the execution, and whether this call created it

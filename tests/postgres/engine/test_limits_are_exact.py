@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from suture.engine import Lease, Limits
+from suture.engine import Lease, Limits, Rate
 from suture.engine.ids import uuid7
 from suture.engine.lease import sweep
 from suture.errors import InvalidRequest
@@ -140,6 +140,29 @@ async def test_of_suspects_a_worker_takes_one_from_limited_queues_too(engine, da
     rows = await claim(database, 5, queues=("default", "free"), suspect=3)
     assert len(rows) == 1
     assert await claim(database, 5, queues=("default", "free"), suspect=3, holds=True) == []
+
+
+async def test_limits_that_change_under_load_lock_nobody_out_and_are_never_exceeded(engine, database, psql):
+    for queue in ("a", "b"):
+        keys = [None, "k1", "k2", None] * 60
+        await engine.enqueue_many("w", [None] * 240, actor="test", queue=queue, concurrency_keys=keys)
+
+    async def change() -> None:
+        for n in range(40):
+            rate = Rate(1000, timedelta(seconds=1), 50) if n % 3 else None
+            await engine.queues.limit("ab"[n % 2], Limits(concurrency=1 + n % 5, per_key=1 + n % 2, rate=rate), actor="anna")
+            await (engine.queues.pause if n % 4 == 0 else engine.queues.resume)("ab"[n % 2], actor="anna")
+        for queue in ("a", "b"):
+            await engine.queues.limit(queue, Limits(concurrency=5), actor="anna")
+            await engine.queues.resume(queue, actor="anna")
+
+    await engine.queues.limit("a", Limits(concurrency=1), actor="anna")
+    await engine.queues.limit("b", Limits(concurrency=1), actor="anna")
+    await asyncio.gather(change(), work_off(database, 480, workers=12, batch=4, queues=("a", "b")))
+    for queue in ("a", "b"):
+        assert await most_at_once(psql, of=f"e.queue = '{queue}'") <= 5
+        assert await most_at_once(psql, of=f"e.queue = '{queue}' and e.concurrency_key = 'k1'", kind="begun") <= 2
+    assert await psql.fetchval("select deadlocks from pg_stat_database where datname = current_database()") == 0
 
 
 @pytest.mark.parametrize(

@@ -224,6 +224,14 @@ async def test_more_room_for_keys_holds_at_once(engine, database):
     assert await claim(database) == []
 
 
+async def test_more_room_is_given_to_every_key_of_many(engine, database):
+    keys = [f"k{n:04}" for n in range(1200)]
+    await engine.enqueue_many("w", [None] * 2400, actor="test", concurrency_keys=keys * 2)
+    assert len(await claim(database, 5000)) == 1200
+    await engine.queues.limit("default", Limits(per_key=2), actor="anna")
+    assert len(await claim(database, 5000)) == 1200
+
+
 # Nobody is forgotten ----------------------------------------------------------------------------------------------------------
 
 

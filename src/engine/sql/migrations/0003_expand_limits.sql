@@ -154,17 +154,22 @@ end $$;
 create trigger release_keys after update on suture.workflow_executions
     referencing new table as became for each statement execute function suture.release_keys();
 
--- A queue whose keys may now hold more.
-create function suture.unpark_queue(the_queue text) returns void language plpgsql
+-- Keys of a queue that has more room for each of them now, some at a time; returns the last one that it saw, null when that was all.
+create function suture.unpark_keys(the_queue text, after text, most integer) returns text language plpgsql
 set enable_seqscan = off as $$
 declare
-    k text;
+    k text := after;
 begin
-    for k in select distinct concurrency_key from suture.workflow_executions
-             where queue = the_queue and concurrency_key is not null and status in ('enqueued', 'running', 'waiting') and parked
-             order by 1 loop
+    for n in 1 .. most loop
+        select concurrency_key into k from suture.workflow_executions
+        where queue = the_queue and concurrency_key > k and concurrency_key is not null and status in ('enqueued', 'running', 'waiting')
+          and parked
+        order by concurrency_key
+        limit 1;
+        exit when not found;
         perform suture.unpark(the_queue, k);
     end loop;
+    return k;
 end $$;
 
 -- Claims where limits are ----------------------------------------------------------------------------------------------------
