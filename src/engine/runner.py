@@ -136,6 +136,8 @@ class Runner:
             await asyncio.wait(left.values(), timeout=_LAST_WORDS)
         try:
             await self._hand_back([(claim.execution.id, claim.epoch) for claim in left])
+            if any(claim.is_parent for claim in left) or self._kin.is_set():
+                await tend(self._database)
             await self._database.none("deregister", self.owner)
         except DatabaseUnavailable as error:
             log.warning("Postgres is away: what runs here is taken over when its lease runs out: %s", error)
