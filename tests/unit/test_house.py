@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CATCHES_EVERYTHING = {
     "src/api/door.py": "a request is somebody's text: what nobody foresaw is logged whole and answered masked",
     "src/cli/main.py": "a person reads it: a fault of ours ends in a sentence, not in a traceback",
+    "src/engine/intake.py": "a batch is many callers': each hears what its own enqueue met, and none takes another along",
     "src/engine/journal.py": "a batch is many executions': each hears what its own write met, and none takes another along",
     "src/engine/pulse.py": "a thread that dies in silence would cost every lease of its process",
     "src/engine/run.py": "a step is somebody's code: any failure of it is a value to be retried or recorded",
