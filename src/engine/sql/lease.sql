@@ -92,11 +92,13 @@ where w.id = changed.id
 -- A predicate over rows that any worker evaluates as often as it likes. SKIP LOCKED: a row that somebody is writing is not lost.
 -- Served by executions_running. Past the crash limit the execution ends in the dead letters: it may be what kills the workers.
 -- A restart of Postgres lets leases run out whose holders live: those from before get the time for a beat first.
--- A step that was finished since the last loss begins the count anew: work of weeks may lose many workers, a loop makes no progress.
+-- A step that was finished since the last loss begins the count anew: work of weeks may lose many workers, a loop makes no progress. Steps
+-- that were copied from a dead letter are older than the execution, and none of its own.
 with lost as materialized (
     select e.id,
            case when e.crashes > 0 and exists (
-               select from suture.operation_outputs o where o.execution_id = e.id and o.epoch > coalesce(e.crash_epoch, 0)
+               select from suture.operation_outputs o
+               where o.execution_id = e.id and o.epoch > coalesce(e.crash_epoch, 0) and o.finished_at >= e.created_at
            ) then 0 else e.crashes end as crashes,
            e.cancel_requested_by, e.cancel_reason, e.lease_expires < now() as expired
     from suture.workflow_executions e

@@ -39,7 +39,8 @@ set status = case when cancel_requested_by is null then 'waiting' else 'cancelle
     owner_id = null, lease_expires = null, step = $4, updated_at = now(),
     changed_at = clock_timestamp(), changed_by = coalesce(cancel_requested_by, $5), reason = coalesce(cancel_reason, $6),
     crashes = case when crashes > 0 and exists (
-        select from suture.operation_outputs o where o.execution_id = e.id and o.epoch > coalesce(e.crash_epoch, 0)
+        select from suture.operation_outputs o
+        where o.execution_id = e.id and o.epoch > coalesce(e.crash_epoch, 0) and o.finished_at >= e.created_at
     ) then 0 else crashes end
 where id = $1 and owner_id = $2 and epoch = $3 and status = 'running'
 returning id

@@ -17,7 +17,7 @@ select json_build_object(
                coalesce(lease_expires < now(), false) as expired, run_at <= now() as due, coalesce(deadline_at < now(), false) as overdue,
                coalesce(finished_at < now() - interval '100 s', false) as old, extract(epoch from finished_at) as ended_at,
                exists (select from suture.operation_outputs o
-                       where o.execution_id = x.id and o.epoch > coalesce(x.crash_epoch, 0)) as progress,
+                       where o.execution_id = x.id and o.epoch > coalesce(x.crash_epoch, 0) and o.finished_at >= x.created_at) as progress,
                (select count(*) from suture.workflow_executions l where l.id = x.id) as living,
                (select count(*) from suture.workflow_history h where h.id = x.id) as archived
         from suture.executions x) e), '{}'),

@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from suture.engine import Database, Engine, Lease, Run, workflow
 from suture.engine.ids import uuid7
 from suture.engine.lease import beat, sweep, tidy
+from suture.engine.records import Failure
 from tests.postgres.engine.sample_worker import NOWHERE
 from tests.postgres.engine.stage import LEASE, Worker, ended, eventually, reached, running
 
@@ -323,3 +324,21 @@ async def test_the_row_of_a_worker_that_owns_something_is_kept(engine, database,
     await sweep(database, lease=LEASE)
     await tidy(database, **ages)
     assert await psql.fetchval("select count(*) from suture.workers") == 0
+
+
+async def test_steps_of_an_earlier_life_are_no_progress_in_a_crash_loop(engine, database, take, pass_time):
+    """What a requeue copies was written by late epochs of the dead one: it must not begin the count of crashes anew."""
+    lease = Lease(crash_limit=1, restart=timedelta(0))
+    task = (await engine.enqueue("anything", None, actor="test")).execution
+    for _ in range(6):
+        claim = await take()
+        await database.many("hand_back", claim.owner, [task.id], [claim.epoch], "worker", "test")
+    dead = await take()
+    await dead.checkpoint("first", 1, kind="step", attempts=1, started_at=datetime.now(UTC))
+    await dead.fail(Failure("Bad", "bad"))
+    again = await engine.requeue(task.id, actor="anna")
+    for status in ("enqueued", "error"):
+        await take()
+        await pass_time(31)
+        await sweep(database, lease=lease)
+        assert (await engine.get(again.id)).status == status
