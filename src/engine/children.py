@@ -160,12 +160,12 @@ async def _fan_out(claim: Claim, fan: FanOut) -> list[Ended]:
 async def _open(session: Session, claim: Claim, fan: FanOut) -> bool:
     """Write the map down and start its first children; false when there is nothing to do."""
     parent, order = claim.execution.id, fan.order
+    texts = fan.texts()
     inherited: set[int] = set()
     if claim.execution.forked_from:
-        inherited = {row["item"] for row in await session.many("inherited_results", parent, order.step, fan.total)}
+        inherited = {row["item"] for row in await session.many("inherited_results", parent, order.step, texts)}
     if fan.total == len(inherited):
         return False
-    texts = fan.texts()
     items = [item for item in range(fan.total) if item not in inherited]
     what = order.workflow, order.version, order.queue, order.priority, order.labels
     await session.none("open_map", parent, order.step, *what, fan.concurrency, len(items), fan.collects, claim.actor)

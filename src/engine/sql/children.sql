@@ -44,10 +44,20 @@ from suture.fan_outs where parent_id = $1 and step_id = $2
 
 -- name: inherited_results
 -- many: the items that need not be done again
--- $1 parent uuid, $2 step text, $3 total int
+-- $1 parent uuid, $2 step text, $3 inputs jsonb[]
 --
--- Those that a requeue has handed on: see `copy_results`.
-select item from suture.child_results where parent_id = $1 and step_id = $2 and status = 'completed' and item < $3
+-- Those that a requeue has handed on (see `copy_results`), as far as they are results of the same inputs; the others go.
+with given as materialized (
+    select n::int - 1 as item, sha256(convert_to(input::text, 'UTF8')) as digest
+    from unnest($3::jsonb[]) with ordinality as g (input, n)
+), outdated as (
+    delete from suture.child_results r
+    where r.parent_id = $1 and r.step_id = $2
+      and not exists (select from given where given.item = r.item and given.digest = r.input_digest and r.status = 'completed')
+)
+select r.item
+from suture.child_results r join given on given.item = r.item and given.digest = r.input_digest
+where r.parent_id = $1 and r.step_id = $2 and r.status = 'completed'
 
 -- name: open_map
 -- none

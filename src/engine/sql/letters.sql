@@ -91,8 +91,8 @@ where execution_id = $1 and step_id is distinct from $3 and ($4::timestamptz is 
 --
 -- Of maps that were under way, or failed, when the execution did: the children that completed need not run again. Not of a map that began
 -- when the step had failed that the execution died of. What is no map has a record of kind `child`.
-insert into suture.child_results (parent_id, step_id, item, child_id, status, output, error, ended_at)
-select $2, step_id, item, child_id, status, output, error, ended_at
+insert into suture.child_results (parent_id, step_id, item, child_id, input_digest, status, output, error, ended_at)
+select $2, step_id, item, child_id, input_digest, status, output, error, ended_at
 from suture.child_results r
 where parent_id = $1 and status = 'completed'
   and not exists (select from suture.operation_outputs n where n.execution_id = $2 and n.step_id = r.step_id)

@@ -192,3 +192,21 @@ async def test_a_requeued_map_keeps_what_was_done(engine, database):
         again = await engine.requeue(task.id, actor="test")
         assert (await ended(engine, again.id)).output == [0, 1, 2, 3, 4]
     assert sorted(runs) == [0, 1, 2, 2, 3, 4]
+
+
+async def test_a_requeued_map_over_other_inputs_keeps_no_result_of_an_old_one(engine, database):
+    """Mended code maps over other inputs: what fits is kept, and no place holds the result of another input."""
+
+    @workflow("picky")
+    async def fussy(run: Run, number: int) -> int:
+        if number == 99:
+            raise PermanentError("the code gave a wrong number")
+        return number
+
+    task = (await engine.enqueue("parent", None, actor="test")).execution
+    async with running(database, mapping([0, 1, 5, 99], child=fussy, concurrency=1), fussy):
+        assert (await ended(engine, task.id)).status == "error"
+    again = await engine.requeue(task.id, actor="test")
+    async with running(database, mapping([0, 1, 2], child=fussy, concurrency=1), fussy):
+        assert (await ended(engine, again.id)).output == [0, 1, 2]
+    assert sorted(child.input for child in await engine.page(workflow="picky")) == [0, 1, 2, 5, 99]

@@ -1,6 +1,7 @@
 -- Children: executions that another one started; deadlines of the queue and of the run; crashes that progress outweighs.
 --
--- child_results    how each child ended, for the parent that looks at it later; written by a trigger in the child's last transaction
+-- child_results    how each child ended, for the parent that looks at it later; written by a trigger in the child's last transaction.
+--                  input_digest says of what: mended code that maps over other inputs keeps no result of an old one
 -- fan_outs         one row a `map` that is under way: how many of its children have begun and ended
 -- fan_out_inputs   the inputs of a `map`, a hundred a row; a child's row is made only when its turn has come
 -- tidings          an outbox between relatives: what happened to one and is not yet told to the other
@@ -44,6 +45,7 @@ create table suture.child_results (
     step_id         text        not null,
     item            integer     not null default 0,
     child_id        uuid        not null,
+    input_digest    bytea,
     status          text        not null check (status in ('completed', 'error', 'cancelled')),
     output          jsonb,
     error           jsonb,
@@ -93,8 +95,9 @@ create table suture.tidings (
 
 create function suture.tell_parent() returns trigger language plpgsql as $$
 begin
-    insert into suture.child_results (parent_id, step_id, item, child_id, status, output, error)
-    values (new.parent_id, new.parent_step, coalesce(new.parent_item, 0), new.id, new.status, new.output, new.error)
+    insert into suture.child_results (parent_id, step_id, item, child_id, input_digest, status, output, error)
+    values (new.parent_id, new.parent_step, coalesce(new.parent_item, 0), new.id, sha256(convert_to(new.input::text, 'UTF8')),
+            new.status, new.output, new.error)
     on conflict do nothing;
     insert into suture.tidings (kind, parent_id, step_id, failed)
     values ('child ended', new.parent_id, new.parent_step, new.status <> 'completed');
