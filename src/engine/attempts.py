@@ -52,17 +52,20 @@ class Attempts:
                 return await body()
         except (Exception, asyncio.CancelledError) as error:
             # The border between somebody's step and the engine: any failure is a value here, but for being stopped ourselves.
-            await self.fail(name, error, before=before, scope=scope, retry=retry, started=started)
+            spent = timeout if scope is not None and scope.expired() else None
+            await self.fail(name, error, before=before, spent=spent, retry=retry, started=started)
             raise
 
     async def fail(
-        self, name: str, error: BaseException, *, before: int, scope: asyncio.Timeout | None, retry: Retry | None, started: datetime
+        self, name: str, error: BaseException, *, before: int, spent: timedelta | None, retry: Retry | None, started: datetime
     ) -> None:
-        """Always raises: Suspended for another try, or the error when there is none; that is recorded, the workflow may catch it."""
+        """A try ended in `error`; `spent` is the time that it had, when that was over.
+
+        Always raises: Suspended for another try, or the error when there is none; that is recorded, the workflow may catch it.
+        """
         if cancellations() > before:
             raise asyncio.CancelledError from error
-        expired = scope is not None and scope.expired()
-        raised = TemporaryError(f"The step {name} took too long: its time was over.") if expired else _unstopped(error)
+        raised = TemporaryError(f"The step {name} took longer than {spent}.") if spent else _unstopped(error)
         await self._try_later(name, raised, retry or self._retry)
         raise await self.remember(name, raised, started) from raised
 

@@ -137,7 +137,8 @@ class Run:
             lost = isinstance(error, DatabaseUnavailable | _Recorded) and cancellations() == before
             found = await self._claim.recorded(name) if lost else None
             if found is None:
-                await self.attempts.fail(name, error, before=before, scope=scope, retry=UNLUCKY if lost else retry, started=started)
+                spent = timeout if scope.expired() else None
+                await self.attempts.fail(name, error, before=before, spent=spent, retry=UNLUCKY if lost else retry, started=started)
                 raise
             kept = found.output
         finally:

@@ -267,6 +267,9 @@ async def billing(run: Run, amount: int) -> int:
             total = await connection.fetchval("select coalesce(sum(amount), 0)::bigint from public.ledger")
             await connection.execute("insert into public.ledger (execution_id, amount) values ($1, $2)", run.id, amount)
             world.boundaries.cross("after the caller's SQL")
+            if (world.folder / "hold-bills").exists():
+                world.note("inside")
+                await world.until("released")
             done.set(total + amount)
     await run.step("last", last_step, world)
     return done.value  # type: ignore[no-any-return]

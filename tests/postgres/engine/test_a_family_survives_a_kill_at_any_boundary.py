@@ -1,6 +1,7 @@
 """I6 and I12 with real kills: wherever a worker dies, each child ends once, none is doubled, and the caller's SQL is there once."""
 
 import asyncio
+import signal
 from collections import Counter
 
 import pytest
@@ -92,6 +93,28 @@ async def test_a_transactional_step_at_every_boundary(engine, workers, tmp_path,
     wrong = await at_each(places, one)
     print(f"committed once at {len(places) - len(wrong)} of {len(places)} boundaries")
     assert not wrong, wrong
+
+
+async def test_a_worker_that_is_frozen_inside_a_transaction_commits_nothing_of_it(engine, workers, tmp_path, psql):
+    await psql.execute(LEDGER)
+    (tmp_path / "hold-bills").touch()
+    task = (await engine.enqueue("billing", 7, actor="test")).execution
+    frozen = workers.start(lease=1.5, heartbeat=0.4)
+    await workers.noted("inside")
+    frozen.signal(signal.SIGSTOP)
+    heir = workers.start(lease=1.5, heartbeat=0.4)
+    assert (await workers.noted("inside", times=2, within=20))[-1] == heir.pid
+    (tmp_path / "hold-bills").unlink()
+    workers.release()
+    done = await ended(engine, task.id)
+    frozen.signal(signal.SIGCONT)
+
+    async def heard() -> bool:
+        return "lost the lease" in frozen.log()
+
+    await eventually(heard)
+    assert (done.status, done.output) == ("completed", 7)
+    assert await psql.fetchval("select array_agg(amount) from public.ledger") == [7]
 
 
 @pytest.mark.parametrize("times", [4])
