@@ -250,7 +250,7 @@ class Plot:
         except TimeoutError:
             process.kill()
             await process.wait()
-            return Ran(1, f"FAILED time::out in time")
+            return Ran(2, f"not through in {CALM if to_the_end else SECONDS:g} s")
         return Ran(process.returncode or 0, out.decode(errors="replace"))
 
 
