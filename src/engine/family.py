@@ -18,7 +18,7 @@ from suture.engine.claim import Claim
 from suture.engine.payload import admit, admit_name
 from suture.engine.records import Checkpoint
 from suture.engine.replay import Replay
-from suture.engine.results import adapter, restored, returned
+from suture.engine.results import adapter, returned
 from suture.engine.workflows import Function, Workflows
 from suture.errors import ChildFailed, InvalidRequest
 
@@ -138,7 +138,7 @@ class Family:
         """Raises: ChildFailed, ReplayMismatch."""
         if one.status != "completed":
             raise one.failure(what)
-        return restored(declared, one.output, what=what)
+        return self._replay.read(declared, one.output, what)
 
     def _read_or_keep(self, one: Ended, what: str, declared: TypeAdapter[Any]) -> Any:
         try:

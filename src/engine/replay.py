@@ -20,7 +20,10 @@ from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
+from pydantic import TypeAdapter
+
 from suture.engine.records import Checkpoint, Execution
+from suture.engine.results import restored
 from suture.errors import ReplayMismatch
 
 ADDED = "added:"
@@ -115,6 +118,14 @@ class Replay:
                 f"The code comes to {name!r} without {_listed(left)}, which an earlier run did before it: the workflow's code has "
                 "changed. Put the step back, or branch with `run.patched`, then requeue this task."
             )
+
+    def read(self, declared: TypeAdapter[Any], kept: Any, what: str) -> Any:
+        """An earlier run's result in its declared type. Raises: ReplayMismatch when the type has changed and it does not fit."""
+        try:
+            return restored(declared, kept, what=what)
+        except ReplayMismatch as mismatch:
+            self.mismatch = mismatch
+            raise
 
     def is_past(self) -> bool:
         """Whether an earlier run went further than this one is now."""

@@ -13,8 +13,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeVar
 from uuid import UUID
 
-from pydantic import TypeAdapter
-
 from suture.engine.attempts import UNLUCKY, Attempts, cancellations
 from suture.engine.claim import Claim
 from suture.engine.family import Child, Family
@@ -27,7 +25,7 @@ from suture.engine.retry import Retry
 from suture.engine.steps import Pauses, stand_aside
 from suture.engine.transaction import Connection, Done, Isolation, opened
 from suture.engine.workflows import Function, Workflows
-from suture.errors import DatabaseUnavailable, InvalidRequest, PayloadTooLarge, PayloadUnfit, ReplayMismatch
+from suture.errors import DatabaseUnavailable, InvalidRequest, PayloadTooLarge, PayloadUnfit
 
 T = TypeVar("T")
 
@@ -85,7 +83,7 @@ class Run:
         """
         declared, what = returned(function), f"the step {name}"
         if (done := await self._enter(name, "step")) is not None:
-            return self._recall(declared, done, what)  # type: ignore[no-any-return]
+            return self.replay.read(declared, done.output, what)  # type: ignore[no-any-return]
         started = self._now()
         result = await self.attempts.make(name, lambda: function(*args), retry=retry, timeout=timeout, started=started)
         try:
@@ -115,7 +113,7 @@ class Run:
         """
         declared, what = adapter(returns), f"the transaction {name}"
         if (recorded := await self._enter(name, "transaction")) is not None:
-            yield Connection(None, {}, step=name), Done(earlier=True, value=self._recall(declared, recorded, what))
+            yield Connection(None, {}, step=name), Done(earlier=True, value=self.replay.read(declared, recorded.output, what))
             return
         done, started, before = Done[Any](earlier=False), self._now(), cancellations()
         scope = asyncio.timeout(timeout.total_seconds() if timeout else None)
@@ -164,7 +162,7 @@ class Run:
         """
         declared, what, kind = adapter(returns), f"the effect {name}", kind or name
         if (done := await self._enter(name, "effect")) is not None:
-            return self._recall(declared, done, what)  # type: ignore[no-any-return]
+            return self.replay.read(declared, done.output, what)  # type: ignore[no-any-return]
         started = self._now()
         while (intended := await self._claim.intend(name, kind=kind, key=admit_name(key, "key of the effect")))[0] == "paused":
             await stand_aside(self._claim, name, kind=kind)
@@ -307,14 +305,6 @@ class Run:
         elif done.kind == "failure":
             raise self.attempts.give_up(name, recalled(done.output))
         return done
-
-    def _recall(self, declared: TypeAdapter[Any], done: Checkpoint, what: str) -> Any:
-        """An earlier run's result. Raises: ReplayMismatch when the code's type has changed and it does not fit."""
-        try:
-            return restored(declared, done.output, what=what)
-        except ReplayMismatch as mismatch:
-            self.replay.mismatch = mismatch
-            raise
 
     async def _mark_added(self, name: str) -> None:
         """A new step in front of recorded ones: when it has to be tried again, it must not be taken for one that came after them."""
