@@ -38,6 +38,10 @@ class Attempts:
         """Which try of the step this is, from 1."""
         return self.failures.get(step, 0) + 1
 
+    def failure(self, error: BaseException, *, step: str | None) -> Failure:
+        """What ended the run, as a row may hold it: in the step that was given up, when it is that step's error, or else in `step`."""
+        return explain(error, step=self.given_up_step if error is self.given_up else step)
+
     async def make(
         self, name: str, body: Callable[[], Awaitable[T]], *, retry: Retry | None, timeout: timedelta | None, started: datetime
     ) -> T:

@@ -20,7 +20,7 @@ from suture.engine.database import Database, Row, Session
 from suture.engine.ids import uuid7
 from suture.engine.journal import Journal
 from suture.engine.lease import Beat, Lease, hide_presence, show_presence, tidy
-from suture.engine.outcome import again, explain
+from suture.engine.outcome import again
 from suture.engine.pulse import Pulse
 from suture.engine.records import Execution, Failure
 from suture.engine.results import plain
@@ -374,8 +374,7 @@ class Runner:
     async def _fail(self, claim: Claim, workflow: Workflow, run: Run, raised: BaseException) -> None:
         # What the code made of a mismatch does not count: nothing that it does is to be trusted.
         error = run.replay.mismatch or raised
-        step = run.attempts.given_up_step if error is run.attempts.given_up else claim.step
-        execution, failure = claim.execution, explain(error, step=step)
+        execution, failure = claim.execution, run.attempts.failure(error, step=claim.step)
         details = None if isinstance(error, SutureError) else error
         log.warning("failed: %s", failure.message, extra=_about(claim), exc_info=details)
         tries = run.failures(BETWEEN) + 1
