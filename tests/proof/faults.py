@@ -19,8 +19,9 @@ from tests.proof.server import Server
 
 LEASE = 2.0
 """Seconds; short, so that a campaign ends in minutes."""
-WORKER = {"lease": LEASE, "heartbeat": 0.5, "grace": 0.5, "restart": 2.0, "poll": 0.5, "drain": 3.0, "crash_limit": 100}
-"""A worker is lost again and again: what survives more of that than the default allows must not count as its killer."""
+WORKER = {"lease": LEASE, "heartbeat": 0.5, "grace": 0.5, "restart": 2.0, "poll": 0.5, "drain": 3.0, "crash_limit": 100, "concurrency": 64}
+"""A worker is lost again and again: what survives more of that than the default allows must not count as its killer. And there are places
+enough for one worker to do it all: nothing waits only because the others are frozen."""
 
 WEIGHTS = {
     "kill": 80,  # SIGKILL, and a new process after a moment
