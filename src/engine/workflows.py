@@ -161,7 +161,7 @@ def _offered(place: str, source: str) -> list[Function]:
     module, _, name = place.partition(":")
     try:
         found = import_module(module)
-        offered = [getattr(found, name)] if name else list(vars(found).values())
+        offered: list[Any] = [getattr(found, name)] if name else list(vars(found).values())
     except Exception as error:
         # A plugin is somebody's code, and its import may raise anything: whoever reads this must hear whose it is.
         said = f"{type(error).__name__}: {' '.join(str(error).split())}"
