@@ -13,7 +13,7 @@ from suture.engine.ids import uuid7
 from suture.engine.lease import sweep
 from suture.errors import InvalidRequest
 from tests.postgres.engine.limits import claim, end, most_at_once, work_off
-from tests.postgres.engine.stage import LEASE, eventually
+from tests.postgres.engine.stage import LEASE, ended, eventually
 
 
 async def keyed(engine, key, **options):
@@ -45,6 +45,21 @@ async def test_twenty_workers_at_once_never_run_two_of_a_key(engine, database, p
     await work_off(database, 150, workers=20)
     for n in range(5):
         assert await most_at_once(psql, of=f"e.concurrency_key = 'k{n}'", kind="begun") == 1
+
+
+async def test_a_killed_workers_key_goes_on_with_its_execution_before_any_other(engine, workers):
+    first = (await engine.enqueue("three-steps", None, actor="test", concurrency_key="k")).execution.id
+    one, two = workers.start(name="one"), workers.start(name="two")
+    killed = (await workers.noted("hold"))[0]
+    second = (await engine.enqueue("three-steps", None, actor="test", concurrency_key="k", priority=50)).execution.id
+    (one if one.pid == killed else two).kill()
+    await workers.noted("hold", times=2)
+    assert (await engine.get(first)).crashes == 1
+    assert (await engine.get(second)).parked
+    workers.release()
+    ends = [await ended(engine, id_, within=20) for id_ in (first, second)]
+    assert ends[0].finished_at <= ends[1].started_at
+    assert workers.notes("first") == [killed, ends[1].output]
 
 
 async def test_as_many_of_a_key_live_as_the_queue_says(engine, database, psql):
