@@ -29,6 +29,8 @@ from suture.errors import ReplayMismatch
 ADDED = "added:"
 """Begins the name under which a step is marked that was added in front of recorded ones."""
 
+_NONE: frozenset[str] = frozenset()
+
 _TURNS = 100  # of the event loop without progress: then no other task is on its way to a recorded step
 
 
@@ -38,15 +40,17 @@ class Replay:
     def __init__(
         self, execution: Execution, done: dict[str, Checkpoint], failures: dict[str, int], *, line: "asyncio.Task[Any] | None" = None
     ) -> None:
-        self._done = {name: found for name, found in done.items() if found.kind != "added"}
-        self._marked = {name.removeprefix(ADDED) for name, found in done.items() if found.kind == "added"}
-        self._begun = {name for name in (*failures, execution.step) if name} - self._done.keys()
+        # Most runs are the first: nothing is recorded.
+        self._done = {name: found for name, found in done.items() if found.kind != "added"} if done else done
+        self._marked = {name.removeprefix(ADDED) for name, found in done.items() if found.kind == "added"} if done else _NONE
+        self._begun = {name for name in (*failures, execution.step) if name} - self._done.keys() if failures or execution.step else _NONE
+        self._before = _predecessors(self._done.values()) if done else {}
         self._line = line
         """The task in which the workflow's function runs."""
         self._met: set[str] = set()
-        self._left = len(self._done)
+        self.left = len(self._done)
+        """How many recorded steps have not been met."""
         self._waited = execution.step
-        self._before = _predecessors(self._done.values())
         self.mismatch: ReplayMismatch | None = None
         """What did not fit: once it is known nothing goes on, whatever the workflow makes of the error."""
 
@@ -58,8 +62,10 @@ class Replay:
             raise self._wrong(f"The step name {name!r} is used twice in one run: give each step its own, e.g. {name}-2.")
         self._met.add(name)
         found = self._done.get(name)
-        self._left -= found is not None
-        if found is not None and found.kind not in (kind, "failure"):
+        if found is None:
+            return None
+        self.left -= 1
+        if found.kind not in (kind, "failure"):
             raise self._wrong(f"{name!r} is recorded as a {found.kind} and the code now has a {kind}: give the new one another name.")
         return found
 
@@ -74,12 +80,7 @@ class Replay:
 
     def missing_at_end_of(self, child: str) -> set[str]:
         """The recorded steps that should have been met before the end of a child is waited for, where an earlier run waited for it."""
-        return self._owed() if self.behind and child == self._waited else set()
-
-    @property
-    def behind(self) -> bool:
-        """Whether recorded steps have not been met."""
-        return self._left > 0
+        return self._owed() if self.left and child == self._waited else set()
 
     @property
     def in_line(self) -> bool:

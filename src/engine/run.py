@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import Any, Literal, TypeVar
 from uuid import UUID
 
@@ -29,6 +30,7 @@ from suture.errors import DatabaseUnavailable, InvalidRequest, PayloadTooLarge, 
 
 T = TypeVar("T")
 
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _UNPAUSED = frozenset({"sleep", "wait", "patch"})
 """Kinds of steps that do nothing which a pause could be meant for."""
@@ -55,9 +57,12 @@ class Run:
         """What earlier runs recorded."""
         self.attempts = Attempts(claim, failures, retry)
         """What failed so far."""
-        self._family = Family(claim, self.replay, workflows or Workflows())
-        self._latest = datetime.min.replace(tzinfo=UTC)
+        self._workflows, self._latest = workflows, _LONG_AGO
         self._inside: dict[asyncio.Task[Any] | None, str] = {}
+
+    @cached_property
+    def _family(self) -> Family:
+        return Family(self._claim, self.replay, self._workflows or Workflows())
 
     @property
     def id(self) -> UUID:
@@ -294,7 +299,7 @@ class Run:
         done = self.replay.meet(admit_name(name, "step"), kind)
         if kind != "patch":
             self._claim.step = name
-        if self.replay.behind and self.replay.in_line:
+        if self.replay.left and self.replay.in_line:
             if missing := self.replay.missing(name):
                 await self.replay.expect(name, missing)
             if done is None and kind != "patch":
@@ -313,8 +318,9 @@ class Run:
 
     def _now(self) -> datetime:
         """Later than ever before in this run, whatever the clock does: the order in which steps began."""
-        self._latest = max(datetime.now(UTC), self._latest + _MICROSECOND)
-        return self._latest
+        now = datetime.now(UTC)
+        self._latest = now = now if now > self._latest else self._latest + _MICROSECOND
+        return now
 
     async def _find_or_act(self, find: Callable[[], Awaitable[T | None]], act: Callable[[], Awaitable[T]]) -> T:
         if (found := await find()) is not None:
