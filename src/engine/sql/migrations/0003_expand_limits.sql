@@ -64,7 +64,8 @@ create function suture.lock_of_key(the_queue text, the_key text) returns bigint 
 $$;
 
 -- The planner trusts statistics of states that come and go, and of values that have to do with each other: where it expects to find a row
--- soon it would read the whole table for the one that is not there. So these functions read by index.
+-- soon it would read the whole table for the one that is not there. So these functions read by index. What is switched off counts as dear
+-- where it can't be done without, and what is dear would be compiled.
 
 -- How many executions of a key may live side by side, begun and not ended.
 create function suture.room_of_key(the_queue text) returns integer language sql stable as $$
@@ -74,7 +75,7 @@ $$;
 -- Whether an execution that is handed in now has to stand behind others of its key: as many as may live hold it, or go first.
 create function suture.stands_behind(the_queue text, the_key text, the_run_at timestamptz, the_priority integer) returns boolean
 language plpgsql stable
-set enable_seqscan = off as $$
+set enable_seqscan = off set jit = off as $$
 declare
     room integer := suture.room_of_key(the_queue);
 begin
@@ -91,7 +92,7 @@ end $$;
 -- Bring back as many of the parked as the key has room for: the most urgent of the due, or else the first that will be due.
 -- One that is delayed keeps nobody back who is due before it.
 create function suture.unpark(the_queue text, the_key text) returns void language plpgsql
-set enable_seqscan = off as $$
+set enable_seqscan = off set jit = off as $$
 declare
     room integer := suture.room_of_key(the_queue);
     next record;
@@ -156,7 +157,7 @@ create trigger release_keys after update on suture.workflow_executions
 
 -- Keys of a queue that has more room for each of them now, some at a time; returns the last one that it saw, null when that was all.
 create function suture.unpark_keys(the_queue text, after text, most integer) returns text language plpgsql
-set enable_seqscan = off as $$
+set enable_seqscan = off set jit = off as $$
 declare
     k text := after;
 begin
@@ -185,7 +186,7 @@ $$;
 
 -- Executions that hold a key. Exact for whoever has its lock.
 create function suture.holders_of_key(the_queue text, the_key text) returns integer language plpgsql stable
-set enable_seqscan = off as $$
+set enable_seqscan = off set jit = off as $$
 begin
     return (select count(*) from suture.workflow_executions
             where queue = the_queue and concurrency_key = the_key and status in ('enqueued', 'running', 'waiting') and not parked
@@ -193,7 +194,7 @@ begin
 end $$;
 
 create function suture.park(the_queue text, the_key text, kept uuid[]) returns void language plpgsql
-set enable_seqscan = off as $$
+set enable_seqscan = off set jit = off as $$
 begin
     update suture.workflow_executions set parked = true
     where id = any (array(
@@ -206,7 +207,7 @@ end $$;
 
 -- How many may be claimed from a queue now, all in all and of those that have not begun. Exact for whoever holds the queue's row.
 create function suture.room_of_queue(q suture.queues, most integer, out room integer, out fresh integer) language plpgsql stable
-set enable_seqscan = off as $$
+set enable_seqscan = off set jit = off as $$
 begin
     room := most;
     if q.concurrency is not null then
@@ -229,7 +230,7 @@ end $$;
 
 -- Whether it is worth to lock the queue's row: something is due in it that it has room for. A full or empty queue costs a few looks.
 create function suture.may_be_claimed(q suture.queues) returns boolean language plpgsql stable
-set enable_seqscan = off as $$
+set enable_seqscan = off set jit = off as $$
 declare
     may record := suture.room_of_queue(q, 1);
 begin
@@ -252,7 +253,7 @@ end $$;
 
 -- When a queue that has something to start, and no token for it, gets its next one; null: nobody waits for a token.
 create function suture.next_token(q suture.queues) returns timestamptz language plpgsql stable
-set enable_seqscan = off as $$
+set enable_seqscan = off set jit = off as $$
 declare
     may record := suture.room_of_queue(q, 1);
 begin
@@ -280,7 +281,7 @@ create function suture.claim_limited(
     claimant uuid, limited text[], keyed text[], workflows text[], versions integer[], batch integer, lease interval, actor text,
     suspect integer, holds boolean, rivals interval[]
 ) returns setof suture.workflow_executions language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
+set enable_seqscan = off set jit = off set enable_bitmapscan = off set enable_sort = off as $$
 declare
     q record;
     c record;
