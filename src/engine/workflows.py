@@ -161,14 +161,14 @@ def _offered(place: str, source: str) -> list[Function]:
     module, _, name = place.partition(":")
     try:
         found = import_module(module)
-        offered: list[Any] = [getattr(found, name)] if name else list(vars(found).values())
+        offered = [getattr(found, name)] if name else list(vars(found).values())
     except Exception as error:
         # A plugin is somebody's code, and its import may raise anything: whoever reads this must hear whose it is.
         said = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise ConfigError(
             f"The workflows of {source} cannot be loaded: {said}. Repair it, install what it needs, or uninstall it."
         ) from error
-    workflows = [one for one in offered if callable(one) and "__workflow__" in getattr(one, "__dict__", {})]
+    workflows: list[Any] = [one for one in offered if callable(one) and "__workflow__" in getattr(one, "__dict__", {})]
     if not workflows:
         raise ConfigError(f"There is no workflow in {source}: mark its function with @workflow(name).")
     return workflows
