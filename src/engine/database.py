@@ -40,6 +40,7 @@ _UNAVAILABLE = (
     asyncpg.InvalidAuthorizationSpecificationError,  # a password that is being rotated, a role that is not made yet
     asyncpg.InvalidCatalogNameError,  # a database that is not made yet
     asyncpg.ReadOnlySQLTransactionError,  # the old primary after a failover
+    asyncpg.FeatureNotSupportedError,  # the same of an unlogged table: our statements ask for nothing that a primary cannot do
 )
 _NOT_MIGRATED = (
     asyncpg.InvalidSchemaNameError,
@@ -49,6 +50,8 @@ _NOT_MIGRATED = (
 )
 _COLLISIONS = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
 """Of these the connection knows nothing: trying again on it helps."""
+
+_READS_ONLY = (asyncpg.ReadOnlySQLTransactionError, asyncpg.FeatureNotSupportedError)
 
 _LAST_WORD = 1.0  # seconds
 
@@ -298,7 +301,7 @@ class Database:
         return error
 
     async def _discard(self, connection: Any, why: BaseException | None) -> None:
-        if self._pooled and isinstance(why, asyncpg.ReadOnlySQLTransactionError):
+        if self._pooled and isinstance(why, _READS_ONLY):
             # Of ours only the way to the pooler would end: it would lend the same session to an old primary again, for an hour.
             with contextlib.suppress(*_UNAVAILABLE, asyncpg.PostgresError):
                 await connection.execute("select pg_terminate_backend(pg_backend_pid())", timeout=_LAST_WORD)

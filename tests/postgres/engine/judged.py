@@ -22,14 +22,14 @@ from tests.postgres.engine.snapshot import State, check, compare, empty, follow,
 class Ground:
     """A database with several connections, and the loop in which they live."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, direct: str | None = None) -> None:
         self.judged = 0
         """Operations so far."""
         self._loop = asyncio.new_event_loop()
         self.database = Database(url, size=6)
         self.engine = Engine(self.database)
         self.run(self.database.open())
-        self.psql: Any = self.run(asyncpg.connect(url))
+        self.psql: Any = self.run(asyncpg.connect(direct or url))
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return self._loop.run_until_complete(work)

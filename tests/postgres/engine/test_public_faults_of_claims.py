@@ -17,7 +17,7 @@ HOLD = 4711
 
 
 @pytest.fixture
-async def held_up(database_url, psql):
+async def held_up(direct_url, psql):
     """A recoverer whose every update of an execution waits for a lock, after it has chosen the row and before it writes."""
     await psql.execute(
         f"""create function suture.hold() returns trigger language plpgsql as $$
@@ -27,7 +27,7 @@ async def held_up(database_url, psql):
             end $$;
             create trigger hold before update on suture.workflow_executions for each row execute function suture.hold()"""
     )
-    async with Database.connect(f"{database_url}{'&' if '?' in database_url else '?'}suture.held=yes", packages=PACKAGES) as slow:
+    async with Database.connect(f"{direct_url}{'&' if '?' in direct_url else '?'}suture.held=yes", packages=PACKAGES) as slow:
         yield slow
 
 

@@ -23,8 +23,8 @@ QUICK = settings(
 
 
 @pytest.fixture
-def ground(database_url: str) -> Iterator[Ground]:
-    ground = Ground(database_url)
+def ground(database_url: str, direct_url: str) -> Iterator[Ground]:
+    ground = Ground(database_url, direct=direct_url)
     yield ground
     ground.close()
 
