@@ -18,6 +18,7 @@ import asyncpg
 from suture.cli.postgres import EmbeddedPostgres
 from suture.errors import DatabaseUnavailable
 
+_NAME = "suture-proof-"
 VOLUME = 640 << 20  # bytes: a cluster with its log takes 200 MB
 _START_PATIENCE = 60.0
 
@@ -101,8 +102,9 @@ class Server:
 @asynccontextmanager
 async def server(*, settings: Mapping[str, str] = MappingProxyType({}), own_volume: bool = False) -> AsyncIterator[Server]:
     """A running server that goes with its folder at the end. `own_volume` mounts one for it, where we may (see `mounted`)."""
-    memory = Path("/dev/shm")
-    folder = Path(tempfile.mkdtemp(prefix="suture-proof-", dir=memory if own_volume and memory.is_dir() else None))
+    root = Path("/dev/shm") if own_volume and Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
+    _sweep(root)
+    folder = Path(tempfile.mkdtemp(prefix=f"{_NAME}{os.getpid()}-", dir=root))
     folder.chmod(0o755)
     (folder / "socket").mkdir()
     (folder / "socket").chmod(0o777)
@@ -114,9 +116,20 @@ async def server(*, settings: Mapping[str, str] = MappingProxyType({}), own_volu
         yield made
     finally:
         await made.stop()
-        if made.mounted:
-            subprocess.run(["umount", "--lazy", str(made.volume)], check=False)
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
+
+
+def _sweep(root: Path) -> None:
+    """Remove what a proof that was killed has left: a folder is named after its process, and Postgres ends with that."""
+    for folder in root.glob(f"{_NAME}[0-9]*-*"):
+        if not Path("/proc", folder.name.removeprefix(_NAME).partition("-")[0]).exists():
+            _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    if (folder / "volume").is_mount():
+        subprocess.run(["umount", "--lazy", str(folder / "volume")], check=False)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _mount(place: Path) -> bool:
