@@ -15,8 +15,17 @@ from suture.errors import LeaseLost
 from tests.postgres.engine.stage import LEASE, QUICK, ended, running
 
 NOW = datetime.now(UTC)
+
+
+async def checkpoint_in_a_transaction(claim):
+    async with claim.database.transaction() as session:
+        await claim.checkpoint_in(session, "late", 1, kind="transaction", attempts=1, started_at=NOW)
+
+
 WRITES = {
     "checkpoint": lambda c: c.checkpoint("late", 1, kind="step", attempts=1, started_at=NOW),
+    "checkpoint_in": checkpoint_in_a_transaction,
+    "recorded": lambda c: c.recorded("late"),  # asked after a commit whose answer was lost: only whoever holds it may hear
     "complete": lambda c: c.complete("late"),
     "fail": lambda c: c.fail(Failure("Late", "late")),
     "retry": lambda c: c.retry(Failure("Late", "late", "late"), delay=timedelta(0), step_attempts=1, attempt=2),
@@ -25,7 +34,7 @@ WRITES = {
     "intend": lambda c: c.intend("late", kind="late", key="late"),
     "confirm": lambda c: c.confirm("kept", "late", kind="kept", key="kept", attempts=1, started_at=NOW),
 }
-READS = {"checkpoints", "failures", "hold"}
+READS = {"checkpoints", "failures", "hold", "held", "encode", "persist"}
 TABLES = (
     "workflow_executions",
     "operation_outputs",
