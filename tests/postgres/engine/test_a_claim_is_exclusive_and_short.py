@@ -135,7 +135,10 @@ async def test_a_claim_that_comes_back_after_stop_is_handed_back(engine, databas
             task = (await engine.enqueue("count", None, actor="test")).execution
 
             async def waits() -> bool:
-                return await psql.fetchval("select exists (select from pg_locks where not granted)")
+                await psql.execute("select pg_stat_clear_snapshot()")
+                return await psql.fetchval(
+                    "select exists (select from pg_stat_activity where wait_event_type = 'Lock' and query like '/* claim */%')"
+                )
 
             await eventually(waits, what="a claim that waits")
             runner.stop()
