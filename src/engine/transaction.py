@@ -55,7 +55,8 @@ class Connection(Session):
 
     def close(self) -> None:
         """The block is over: its transaction can take no more. Raises: InvalidRequest when the block's SQL has ended it."""
-        connection, self.connection = self.connection, None
+        connection: Any = self.connection
+        self.connection = None
         if not connection.is_in_transaction():
             raise InvalidRequest(
                 f"The SQL of the transaction {self._step} has ended it: leave commit and rollback to the end of its block."
