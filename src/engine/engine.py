@@ -84,6 +84,7 @@ class Engine:
         It ends in error by itself when nobody has begun it `queue_timeout` after it was due, or when it has not ended `run_timeout` after
         it was begun, or by `deadline_at`.
         Of one `concurrency_key` in a queue one lives at a time, from its first claim to its end, or as many as `Limits.per_key` says.
+        A point of `priority` is worth a minute of waiting, up to a day, or down to an hour: nobody starves.
         Raises: Conflict when the key names another workflow or input, or `reuse` is "reject"; PayloadUnfit, PayloadTooLarge.
         """
         _check_names(workflow=workflow, queue=queue, actor=actor, operation_key=operation_key, concurrency_key=concurrency_key)
