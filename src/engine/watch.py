@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 CHANNEL = "suture_looked"
 
-_BUSY = 0.25  # seconds between two looks while anything runs: with the grace, a lost worker is missed within a second
+_BUSY = 0.2  # seconds between two looks while anything runs: with the grace, a lost worker is missed within a second
 _REST = 4  # polls between two looks, or of one worker, of a fleet at rest
 _GAP = 0.1  # seconds between two looks when much is due: what gathered meanwhile is one batch
 _SPREAD = 0.25  # part of the pause, at random: one of many is the first, and the others hear of it before their turn
