@@ -69,6 +69,7 @@ def plan(seed: int, count: int, *, slots: int, mean: float) -> list[Fault]:
     chance = random.Random(seed)
     total = sum(WEIGHTS.values())
     kinds = [kind for kind, weight in WEIGHTS.items() for _ in range(max(1, round(count * weight / total)))]
+    kinds += chance.choices(list(WEIGHTS), weights=list(WEIGHTS.values()), k=max(0, count - len(kinds)))  # what rounding took
     chance.shuffle(kinds)
     return [Fault(kind, chance.uniform(0, 2 * mean), chance.randrange(slots), _lasts(kind, chance), chance.random()) for kind in kinds]
 
