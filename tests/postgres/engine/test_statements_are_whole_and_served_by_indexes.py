@@ -77,7 +77,7 @@ async def plan(psql, name, *args, generic=True):
     async with psql.transaction():
         await psql.execute(f"prepare explained as {STATEMENTS[name].text}")
         try:
-            rows = await psql.fetch(f"explain (analyze, costs off, timing off, summary off) execute explained({', '.join(args)})")
+            rows = await psql.fetch(f"explain (analyze, buffers, costs off, timing off, summary off) execute explained({', '.join(args)})")
         finally:
             await psql.execute("deallocate explained")
     return "\n".join(row[0] for row in rows)
