@@ -120,8 +120,8 @@ async def test_the_error_of_a_step_that_was_given_up_is_no_reason_to_run_the_who
     step = Fails(ConnectionError(), 99)
     task = (await engine.enqueue("w", None, actor="test")).execution
     async with running(database, one_step(step, retry=NEVER, whole=Retry(attempts=5, initial=timedelta(0)))):
-        await ended(engine, task.id)
-    assert step.runs == 1
+        done = await ended(engine, task.id)
+    assert (done.attempt, step.runs) == (1, 1)
 
 
 async def test_a_step_that_takes_too_long_is_ended_and_tried_again(engine, database):
