@@ -82,11 +82,28 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Generator[None, Any, Any]:
+    """On its way to another process: a test of half a surrogate pair may have printed it."""
+    return _encodable((yield))
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
     report = yield
     if CI and report.skipped:
         report.longrepr, report.outcome = f"A skip is a failure in CI: {reason(report.longrepr)}", "failed"
     return report
+
+
+def _encodable(value: Any) -> Any:
+    match value:
+        case str():
+            return value.encode("utf-8", "backslashreplace").decode()
+        case dict():
+            return {_encodable(key): _encodable(one) for key, one in value.items()}
+        case list() | tuple():
+            return type(value)(map(_encodable, value))
+    return value
 
 
 def tier(path: Path) -> str:
