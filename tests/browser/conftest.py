@@ -8,9 +8,9 @@ import pytest
 from playwright.async_api import Browser, Page, async_playwright
 
 from tests.postgres.api.gateway import Gateway, running
-from tests.postgres.conftest import database_url, server_url, template
+from tests.postgres.conftest import database_url, direct_url, postgres, server_url, template
 
-__all__ = ["database_url", "server_url", "template"]
+__all__ = ["database_url", "direct_url", "postgres", "server_url", "template"]
 
 CHROMIUM = os.environ.get("SUTURE_TEST_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 
