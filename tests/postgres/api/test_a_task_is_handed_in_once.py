@@ -306,4 +306,4 @@ async def test_a_queue_is_paused_and_resumed(gateway):
         resumed = await otto.post("/queues/default/resume")
         await gateway.until(task, "completed")
 
-    assert (paused.json(), resumed.json()) == ({"name": "default", "paused": True}, {"name": "default", "paused": False})
+    assert [(one.json()["name"], one.json()["paused"]) for one in (paused, resumed)] == [("default", True), ("default", False)]
