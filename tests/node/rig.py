@@ -31,6 +31,8 @@ ADMIN = RUN / "pki/admin.kubeconfig"
 SERVICES, KUBERNETES_SERVICE = "198.19.0.0/24", "198.19.0.1"
 _LOCK = Path("/run/suture-rig.lock")
 _OWNER = Path("/run/suture-rig.owner")
+_FOREIGN = RUN / "foreign-networks"
+"""Pods' networks that were there before: somebody else's."""
 
 
 def up(nodes: int = 1) -> None:
@@ -46,6 +48,7 @@ def up(nodes: int = 1) -> None:
             raise RigError(f"not built: {', '.join(missing)}; `python -m tests.node.rig build` first")
         _OWNER.write_text(str(RUN))
         (RUN / "logs").mkdir(parents=True)
+        _FOREIGN.write_text("\n".join(_pod_networks()))
         _networks(nodes)
         _certificates(nodes)
         _control_plane()
@@ -66,11 +69,18 @@ def down() -> None:
         sweep()
         for number in numbers:
             forget_node(number)
-        for left in NETNS.glob(f"{namespace(0)[:-1]}*"):
-            sh("ip", "netns", "del", left.name, check=False)
+        # Of pods as well: a containerd that was killed could not say which were its own.
+        foreign = _FOREIGN.read_text().split() if _FOREIGN.exists() else _pod_networks()
+        pods_of_ours = [name for name in _pod_networks() if name not in foreign]
+        for left in [*(path.name for path in NETNS.glob(f"{namespace(0)[:-1]}*")), *pods_of_ours]:
+            sh("ip", "netns", "del", left, check=False)
         shutil.rmtree(RUN, ignore_errors=True)
         release_folders()
         _OWNER.unlink(missing_ok=True)
+
+
+def _pod_networks() -> list[str]:
+    return [path.name for path in NETNS.glob("cni-*")]
 
 
 def leftovers() -> list[str]:
