@@ -16,8 +16,8 @@ from suture.errors import DatabaseUnavailable
 
 Item = TypeVar("Item")
 
-BATCH = 500
-"""Rows of one statement at most: a few milliseconds in which the rows are locked."""
+BATCH = 200
+"""Rows of one statement at most: a few milliseconds in which the rows are locked, and the next batch is made meanwhile."""
 
 _LANES = 2  # writes of one kind under way at the same time: the next is being made while one waits for the disk
 

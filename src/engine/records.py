@@ -1,9 +1,10 @@
 """What the engine's rows look like to Python: frozen records, each made from a row. Does nothing else."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import itemgetter
 from typing import Any, Self
 from uuid import UUID
 
@@ -79,16 +80,25 @@ class Execution:
 
     @classmethod
     def from_row(cls, row: Row) -> Self:
-        return cls(
-            **{name: row[name] for name in _PLAIN},
-            input=decode(row["input"]),
-            output=None if row["output"] is None else decode(row["output"]),
-            error=Failure.from_json(row["error"]),
-            labels=json.loads(row["labels"]),
-        )
+        values: list[Any] = list(_FIELDS(row))  # a claim makes hundreds at once: by position, since names cost as much as all the rest
+        for place, read in _READERS:
+            values[place] = read(values[place])
+        return cls(*values)
 
 
-_PLAIN = tuple(n for n in Execution.__slots__ if n not in {"input", "output", "error", "labels"})
+def _labels(text: str) -> Mapping[str, str]:
+    return {} if text == "{}" else json.loads(text)
+
+
+def _output(text: str | None) -> Any:
+    return None if text is None else decode(text)
+
+
+_FIELDS = itemgetter(*Execution.__slots__)
+_READERS: tuple[tuple[int, Callable[[Any], Any]], ...] = tuple(
+    (Execution.__slots__.index(name), read)
+    for name, read in (("input", decode), ("output", _output), ("error", Failure.from_json), ("labels", _labels))
+)
 
 
 @dataclass(frozen=True, slots=True)
