@@ -213,32 +213,21 @@ begin
     return null;
 end $$;
 
--- Nested loops are off: the plan is kept from the first call, which may have had one row, and the next may have thousands.
-create function suture.record_update() returns trigger language plpgsql set enable_nestloop = off as $$
-declare
-    wrong record;
+create function suture.refuse_move(the_id uuid, was text, becomes text, is_back boolean) returns boolean language plpgsql as $$
 begin
-    select o.id, o.status as old_status, o.epoch as old_epoch, n.id as new_id, n.status as new_status, n.epoch as new_epoch into wrong
-    from was o left join became n using (id)
-    where n.id is null or n.epoch < o.epoch
-       or (n.status <> o.status and not (case o.status
-               when 'enqueued' then n.status in ('running', 'cancelled', 'error')
-               when 'running'  then n.status in ('enqueued', 'waiting', 'completed', 'error', 'cancelled')
-               when 'waiting'  then n.status in ('enqueued', 'cancelled', 'error')
-               else false
-           end))
-       or (n.status = 'running' and o.status <> 'running' and n.epoch <= o.epoch)
-    limit 1;
-    if found then
-        if wrong.new_id is null or wrong.new_epoch < wrong.old_epoch then
-            raise exception 'execution %: id and epoch cannot go back', wrong.id using errcode = 'SU001';
-        end if;
-        if wrong.new_status = 'running' and wrong.old_status = 'enqueued' then
-            raise exception 'execution %: a claim must raise the epoch', wrong.id using errcode = 'SU001';
-        end if;
-        raise exception 'execution % is %: it cannot become %', wrong.id, wrong.old_status, wrong.new_status using errcode = 'SU001';
+    if is_back then
+        raise exception 'execution %: id and epoch cannot go back', the_id using errcode = 'SU001';
     end if;
-    -- An unchanged changed_at is no statement of ours: somebody's hand.
+    if becomes = 'running' and was = 'enqueued' then
+        raise exception 'execution %: a claim must raise the epoch', the_id using errcode = 'SU001';
+    end if;
+    raise exception 'execution % is %: it cannot become %', the_id, was, becomes using errcode = 'SU001';
+end $$;
+
+-- One pass checks and records. Nested loops are off: the plan is kept from the first call, which may have had one row, and the next may
+-- have thousands. An unchanged changed_at is no statement of ours: somebody's hand.
+create function suture.record_update() returns trigger language plpgsql set enable_nestloop = off as $$
+begin
     insert into suture.timeline (execution_id, at, actor, from_status, to_status, reason, step, epoch, xid)
     select n.id,
            case when n.changed_at = o.changed_at then clock_timestamp() else n.changed_at end,
@@ -246,8 +235,19 @@ begin
            o.status, n.status,
            case when n.changed_at = o.changed_at then 'changed by hand' else n.reason end,
            n.step, n.epoch, (select pg_current_xact_id()::text::bigint)
-    from became n join was o using (id)
-    where n.status <> o.status;
+    from was o left join became n using (id)
+    where case
+        when n.id is null or n.epoch < o.epoch then suture.refuse_move(o.id, o.status, n.status, true)
+        when n.status = o.status then false
+        when not (case o.status
+                when 'enqueued' then n.status in ('running', 'cancelled', 'error')
+                when 'running'  then n.status in ('enqueued', 'waiting', 'completed', 'error', 'cancelled')
+                when 'waiting'  then n.status in ('enqueued', 'cancelled', 'error')
+                else false
+            end)
+            or (n.status = 'running' and n.epoch <= o.epoch) then suture.refuse_move(o.id, o.status, n.status, false)
+        else true
+    end;
     return null;
 end $$;
 
