@@ -94,10 +94,13 @@ def _output(text: str | None) -> Any:
     return None if text is None else decode(text)
 
 
-_FIELDS = itemgetter(*Execution.__slots__)
-_READERS: tuple[tuple[int, Callable[[Any], Any]], ...] = tuple(
-    (Execution.__slots__.index(name), read)
-    for name, read in (("input", decode), ("output", _output), ("error", Failure.from_json), ("labels", _labels))
+_NAMES = tuple(Execution.__slots__)
+_FIELDS = itemgetter(*_NAMES)
+_READERS: tuple[tuple[int, Callable[[Any], Any]], ...] = (
+    (_NAMES.index("input"), decode),
+    (_NAMES.index("output"), _output),
+    (_NAMES.index("error"), Failure.from_json),
+    (_NAMES.index("labels"), _labels),
 )
 
 
