@@ -41,7 +41,7 @@ def test_a_status_that_another_hand_wrote_is_the_rows_again(apiserver: ApiServer
         made.patch("target", {"status": {"state": "completed", "result": "paid", "conditions": [lie, foreign]}}, "--subresource=status")
 
         def mended() -> bool:
-            found = made.get("target")["status"]
+            found = made.get("target").get("status") or {"state": None, "conditions": []}  # for a moment there is none
             ours = [c for c in found["conditions"] if c["type"] in {"Ready", "Reconciling", "Stalled"}]
             return found["state"] == "enqueued" and "result" not in found and {c["reason"] for c in ours} == {"Enqueued"} and len(ours) == 3
 
