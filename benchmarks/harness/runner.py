@@ -316,14 +316,14 @@ def half(peer, mod, a):
 def memory(peer, mod, a):
     """Most memory of one worker with 10,000 executions inside a step, and with 10,000 that wait for an event."""
     out = {}
-    for name, kind in (("in_flight", "hold"), ("waiting", "await")):
+    for name, kind, env in (("in_flight", "hold", {"BENCH_SUTURE_CONC": str(a.nm)}), ("waiting", "await", {})):
         dsn = fresh(peer, mod)
         client(peer, dsn, "enqueue_bulk", kind, a.nm)
         settle(dsn)
         folder = tempfile.mkdtemp(prefix="bench-")
-        w = W(peer, dsn, kind, folder, 0, env={"BENCH_SUTURE_CONC": str(a.nm)})
+        w = W(peer, dsn, kind, folder, 0, env=env)
         most, end = 0.0, time.time() + a.limit
-        while time.time() < end and w.count()[0] < a.nm:
+        while time.time() < end and (w.count()[0] < a.nm or (name == "waiting" and mod.held(dsn).get("waiting") != a.nm)):
             most = max(most, w.rss())
             time.sleep(0.05)
         settled = time.time() + 3
