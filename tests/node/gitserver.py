@@ -28,8 +28,7 @@ class GitServer:
         self._folder = folder
         rig.kubectl("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": _objects()}))
         rig.kubectl("rollout", "status", "-n", NAMESPACE, "deployment/git", "--timeout=60s")
-        service = json.loads(rig.kubectl("get", "service", "git", "-n", NAMESPACE, "-o", "json"))
-        self._address = f"git://{service['spec']['clusterIP']}:9418/deploy.git"
+        self._address = f"git://{rig.service('git', NAMESPACE, 9418)}/deploy.git"
 
     def seed(self, source: Path, place: str) -> None:
         """Make the first commit of `main`: the folder `source` at `place`."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import httpx
 import yaml
 
 from tests.node import registry, rig
@@ -41,7 +42,7 @@ class Installation:
     def __init__(self, git: GitServer) -> None:
         self.git = git
         self._inside = Inside()
-        self._url = f"http://{rig.kubectl('get', 'service', 'suture-api', '-n', NAMESPACE, '-o', 'jsonpath={.spec.clusterIP}')}:8080"
+        self._url = f"http://{rig.service('suture-api', NAMESPACE, 8080)}"
 
     def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         """The API's answer to the holder of the token; a refusal is raised."""
@@ -50,8 +51,11 @@ class Installation:
         return answer.json()
 
     def answers(self, path: str) -> bool:
-        """Whether the API answers well, to a caller without a token."""
-        return self._inside.request("GET", f"{self._url}{path}").is_success
+        """Whether the API answers well, to a caller without a token; a Service with no ready pod refuses the connection."""
+        try:
+            return self._inside.request("GET", f"{self._url}{path}").is_success
+        except httpx.ConnectError:
+            return False
 
     def page(self, workload: str) -> str:
         """What PagerDuty sends when an incident about the workload begins; the id of the task that it became."""

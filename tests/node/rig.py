@@ -111,6 +111,19 @@ def kubectl(*arguments: str | Path, stdin: str | None = None) -> str:
     return sh(*_kubectl(*arguments), input=stdin).stdout
 
 
+def service(name: str, space: str, port: int) -> str:
+    """Address of a Service, `ip:port`, once it takes connections on node 1.
+
+    Pods are ready a moment before kube-proxy has written the rule that leads to them; until then the address refuses.
+
+    Raises: RigError, when it does not in time.
+    """
+    ip = kubectl("get", "service", name, "-n", space, "-o", "jsonpath={.spec.clusterIP}")
+    knock = inside(1, "bash", "-c", f"</dev/tcp/{ip}/{port}")
+    until(f"a connection to service {name}", lambda: sh(*knock, check=False).returncode == 0, within=60)
+    return f"{ip}:{port}"
+
+
 @contextmanager
 def _alone() -> Iterator[None]:
     try:
