@@ -5,10 +5,13 @@ Whatever is asked goes by when executions ended: the history is partitioned by t
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Self
+from typing import TypeVar
 from uuid import UUID
 
-from suture.engine.database import Database, Row
+from suture.engine.database import Database
+from suture.engine.records import reader
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +36,6 @@ class WorkflowStatistics:
     run_p99: float | None
     run_max: float | None
 
-    @classmethod
-    def from_row(cls, row: Row) -> Self:
-        return cls(**{name: row[name] for name in cls.__slots__})
-
 
 @dataclass(frozen=True, slots=True)
 class StepStatistics:
@@ -56,10 +55,6 @@ class StepStatistics:
     p99: float
     max: float
 
-    @classmethod
-    def from_row(cls, row: Row) -> Self:
-        return cls(**{name: row[name] for name in cls.__slots__})
-
 
 @dataclass(frozen=True, slots=True)
 class Failures:
@@ -74,10 +69,6 @@ class Failures:
     last_id: UUID
     last_message: str | None
 
-    @classmethod
-    def from_row(cls, row: Row) -> Self:
-        return cls(**{name: row[name] for name in cls.__slots__})
-
 
 @dataclass(frozen=True, slots=True)
 class SlowStep:
@@ -90,10 +81,6 @@ class SlowStep:
     attempts: int
     seconds: float
     finished_at: datetime
-
-    @classmethod
-    def from_row(cls, row: Row) -> Self:
-        return cls(**{name: row[name] for name in cls.__slots__})
 
 
 DAY = timedelta(days=1)
@@ -109,24 +96,23 @@ class History:
         self, *, since: timedelta = DAY, until: datetime | None = None, workflow: str | None = None
     ) -> list[WorkflowStatistics]:
         """By workflow."""
-        rows = await self._database.many("workflow_statistics", since, until, workflow)
-        return [WorkflowStatistics.from_row(row) for row in rows]
+        return await self._ask(WorkflowStatistics, "workflow_statistics", since, until, workflow)
 
     async def step_statistics(
         self, *, since: timedelta = DAY, until: datetime | None = None, workflow: str | None = None
     ) -> list[StepStatistics]:
         """Slowest first, by the 95th percentile."""
-        rows = await self._database.many("step_statistics", since, until, workflow)
-        return [StepStatistics.from_row(row) for row in rows]
+        return await self._ask(StepStatistics, "step_statistics", since, until, workflow)
 
     async def failures(self, *, since: timedelta = DAY, until: datetime | None = None, workflow: str | None = None) -> list[Failures]:
         """Most frequent first: by workflow, reason and step."""
-        rows = await self._database.many("failures", since, until, workflow)
-        return [Failures.from_row(row) for row in rows]
+        return await self._ask(Failures, "failures", since, until, workflow)
 
     async def slow_steps(
         self, *, since: timedelta = DAY, until: datetime | None = None, workflow: str | None = None, limit: int = 20
     ) -> list[SlowStep]:
         """The longest single steps but sleeps and waits, longest first."""
-        rows = await self._database.many("slow_steps", since, until, workflow, limit)
-        return [SlowStep.from_row(row) for row in rows]
+        return await self._ask(SlowStep, "slow_steps", since, until, workflow, limit)
+
+    async def _ask(self, record: type[R], question: str, *args: object) -> list[R]:
+        return list(map(reader(record), await self._database.many(question, *args)))

@@ -4,14 +4,31 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from inspect import signature
 from operator import itemgetter
-from typing import Any, Self
+from typing import Any, ClassVar, Self, TypeVar
 from uuid import UUID
 
+from suture.engine.database import Row
 from suture.engine.payload import decode
 from suture.engine.states import Status
 
-Row = Mapping[str, Any]
+R = TypeVar("R")
+
+
+def reader(record: type[R], **converted: Callable[[Any], Any]) -> Callable[[Row], R]:
+    """What makes a `record` of a row that has a column for each field. `converted`: how those are read that do not stand as they are."""
+    names = tuple(signature(record).parameters)
+    columns = itemgetter(*names)
+    conversions = tuple((names.index(name), convert) for name, convert in converted.items())
+
+    def read(row: Row) -> R:
+        values: list[Any] = list(columns(row))  # a claim makes hundreds at once: by position, since names cost as much as all the rest
+        for place, convert in conversions:
+            values[place] = convert(values[place])
+        return record(*values)
+
+    return read
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +95,7 @@ class Execution:
     reason: str
     """Why it is in this state."""
 
-    @classmethod
-    def from_row(cls, row: Row) -> Self:
-        values: list[Any] = list(_FIELDS(row))  # a claim makes hundreds at once: by position, since names cost as much as all the rest
-        for place, read in _READERS:
-            values[place] = read(values[place])
-        return cls(*values)
+    from_row: ClassVar[Callable[[Row], "Execution"]]
 
 
 def _labels(text: str) -> Mapping[str, str]:
@@ -94,14 +106,7 @@ def _output(text: str | None) -> Any:
     return None if text is None else decode(text)
 
 
-_NAMES = tuple(Execution.__slots__)
-_FIELDS = itemgetter(*_NAMES)
-_READERS: tuple[tuple[int, Callable[[Any], Any]], ...] = (
-    (_NAMES.index("input"), decode),
-    (_NAMES.index("output"), _output),
-    (_NAMES.index("error"), Failure.from_json),
-    (_NAMES.index("labels"), _labels),
-)
+Execution.from_row = reader(Execution, input=decode, output=_output, error=Failure.from_json, labels=_labels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +131,10 @@ class Checkpoint:
     started_at: datetime
     finished_at: datetime
 
-    @classmethod
-    def from_row(cls, row: Row) -> Self:
-        return cls(**{n: row[n] for n in cls.__slots__ if n != "output"}, output=decode(row["output"]))
+    from_row: ClassVar[Callable[[Row], "Checkpoint"]]
+
+
+Checkpoint.from_row = reader(Checkpoint, output=decode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +150,10 @@ class Move:
     step: str | None
     epoch: int
 
-    @classmethod
-    def from_row(cls, row: Row) -> Self:
-        return cls(**{n: row[n] for n in cls.__slots__})
+    from_row: ClassVar[Callable[[Row], "Move"]]
+
+
+Move.from_row = reader(Move)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,10 +186,10 @@ class DeadLetter:
     discarded_by: str | None
     discard_reason: str | None
 
-    @classmethod
-    def from_row(cls, row: Row) -> Self:
-        error = Failure.from_json(row["error"]) or Failure("Error", "")
-        return cls(**{n: row[n] for n in cls.__slots__ if n != "error"}, error=error)
+    from_row: ClassVar[Callable[[Row], "DeadLetter"]]
+
+
+DeadLetter.from_row = reader(DeadLetter, error=lambda text: Failure.from_json(text) or Failure("Error", ""))
 
 
 @dataclass(frozen=True, slots=True)

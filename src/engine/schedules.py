@@ -6,15 +6,16 @@ the affair of `rhythm`; what is enqueued then is an execution like any other, wi
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, get_args
 from uuid import UUID
 
 from suture.engine.database import Database, Row, Session
 from suture.engine.ids import uuid7
 from suture.engine.payload import LIMIT, admit, admit_name, decode, digest
+from suture.engine.records import reader
 from suture.engine.rhythm import CRON, Every, Rhythm, cron
 from suture.errors import ConfigError, InvalidRequest, NotFound
 
@@ -74,10 +75,7 @@ class Schedule:
     changed_at: datetime
     changed_by: str
 
-    @classmethod
-    def from_row(cls, row: Row) -> Self:
-        plain = {name: row[name] for name in cls.__slots__ if name not in {"input", "labels"}}
-        return cls(**plain, input=decode(row["input"]), labels=json.loads(row["labels"]))
+    from_row: ClassVar[Callable[[Row], "Schedule"]]
 
     @property
     def rhythm(self) -> Rhythm:
@@ -87,6 +85,9 @@ class Schedule:
     def upcoming(self, count: int = 5) -> list[datetime]:
         """The next times, fewer when the schedule ends before. Raises: as `rhythm`."""
         return upcoming(self.rhythm, self.next_at, ends_at=self.ends_at, count=count)
+
+
+Schedule.from_row = reader(Schedule, input=decode, labels=json.loads)
 
 
 @dataclass(frozen=True, slots=True)

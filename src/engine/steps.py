@@ -13,11 +13,11 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Self
 
 from suture.engine.claim import Claim
-from suture.engine.database import Database, Row, Session
+from suture.engine.database import Database, Session
 from suture.engine.payload import admit_name
+from suture.engine.records import reader
 from suture.errors import DatabaseUnavailable, NotFound, Suspended
 
 log = logging.getLogger(__name__)
@@ -41,10 +41,6 @@ class PausedStep:
     reason: str
     held: int = 0
     """Executions that wait for its end."""
-
-    @classmethod
-    def from_row(cls, row: Row) -> Self:
-        return cls(**{name: row[name] for name in cls.__slots__})
 
     def covers(self, workflow: str, step: str) -> bool:
         """Whether `step` of `workflow` is among them."""
@@ -73,7 +69,7 @@ class Steps:
 
     async def list(self) -> Sequence[PausedStep]:
         """By step and workflow."""
-        return [PausedStep.from_row(row) for row in await self._database.many("paused_steps")]
+        return list(map(reader(PausedStep), await self._database.many("paused_steps")))
 
     @asynccontextmanager
     async def _changed(self, step: str, workflow: str, actor: str) -> AsyncIterator[Session]:
