@@ -20,7 +20,7 @@ from suture.api.authentication import Tokens
 from suture.api.gateway import Gateway
 from suture.api.signatures import read_secrets
 from suture.engine import Database, Engine, Workflows
-from suture.errors import ConfigError
+from suture.errors import ConfigError, DatabaseUnavailable
 from suture.remediation.records import Records
 from suture.settings import ApiSettings, Settings
 
@@ -39,9 +39,22 @@ async def serve(settings: Settings, *, started: Callable[[str], None] | None = N
     async with Database.connect(
         settings.database.url.get_secret_value(), direct=_opened(settings.database.direct), size=settings.database.pool, packages=packages
     ) as database:
-        app = application(Engine(database), Records(database), Workflows.discover(settings.workflows.modules), settings=settings.api)
+        engine = Engine(database)
+        app = application(engine, Records(database), Workflows.discover(settings.workflows.modules), settings=settings.api)
         with listen(settings.api.address) as listener:
-            await run(app, listener, started=started)
+            looking = asyncio.create_task(_look(engine))
+            try:
+                await run(app, listener, started=started)
+            finally:
+                looking.cancel()
+
+
+async def _look(engine: Engine) -> None:
+    """Say in the log what is wrong with the way to Postgres, before the first request finds out. Readiness says it to machines."""
+    try:
+        await engine.ping()
+    except DatabaseUnavailable as error:
+        log.warning("Postgres is away: %s", error)
 
 
 def application(engine: Engine, records: Records, workflows: Workflows, *, settings: ApiSettings) -> FastAPI:

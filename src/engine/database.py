@@ -8,14 +8,15 @@ import asyncio
 import contextlib
 import copy
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
 
 import asyncpg
 
+from suture.engine.address import DIRECT, URL, check, refused
 from suture.engine.statements import Statement, load
 from suture.errors import DatabaseUnavailable, IllegalTransition, InvalidRequest, NoSession, SutureError
 
@@ -78,6 +79,15 @@ _TRANSLATION = _Translation()
 def translated() -> AbstractContextManager[None]:
     """Turn what the driver raises into our errors."""
     return _TRANSLATION
+
+
+@contextmanager
+def reaching(url: str, setting: str = URL) -> Iterator[None]:
+    """Of a failure to connect to `url`: name where it leads and the setting that holds it. Raises: DatabaseUnavailable."""
+    try:
+        yield
+    except (*_UNAVAILABLE, ValueError, OverflowError) as error:
+        raise refused(error, url, setting) from error
 
 
 def _ours(error: BaseException) -> SutureError | None:
@@ -146,7 +156,7 @@ class Database:
         self.statements = load(*packages)
         self._url, self._direct, self._size = url, direct or url, size
         self._pool: asyncpg.Pool[Any] | None = None
-        self._pooled = self._warned = False
+        self._pooled = self._warned = self._unreached = False
 
     @classmethod
     @asynccontextmanager
@@ -166,6 +176,8 @@ class Database:
 
     async def open(self) -> None:
         """Make the pool, and no connection yet. `connect` does it, and closes it at the end. Raises: ConfigError."""
+        check(self._url, URL)
+        check(self._direct, DIRECT)
         # min_size 0: start-up succeeds while Postgres is away, and readiness says so, instead of a crash loop.
         self._pool = asyncpg.create_pool(
             self._url,
@@ -195,7 +207,7 @@ class Database:
         with translated():
             # A timer and a task more would cost as much as a short statement: an idle connection is there at once, and the pool itself
             # sees to it that a release is not cut short.
-            connection = await (self._pool.acquire() if self._pool.get_idle_size() else self._pool.acquire(timeout=_ATTEMPT))
+            connection = await (self._pool.acquire() if self._pool.get_idle_size() else self._open_one(self._pool))
         try:
             yield Session(connection, self.statements)
         except DatabaseUnavailable as error:
@@ -257,8 +269,7 @@ class Database:
         `greet` runs on it first and then `every` so often, which finds out a connection that died without a sign.
         Raises: DatabaseUnavailable. NoSession when a pooler answers: what it heard or locked would be in a session of nobody's.
         """
-        with translated():
-            connection, pooled = await _connect(self._direct, timeout=_ATTEMPT)
+        connection, pooled = await self._reach_directly()
         if pooled:
             connection.terminate()
             raise self._no_session()
@@ -276,6 +287,17 @@ class Database:
             connection.terminate()
         raise DatabaseUnavailable("the connection that listens was lost")
 
+    async def _open_one(self, pool: "asyncpg.Pool[Any]") -> Any:
+        try:
+            return await pool.acquire(timeout=_ATTEMPT)
+        except TimeoutError as error:
+            if pool.get_size() < self._size:
+                raise refused(error, self._url) from error
+            raise DatabaseUnavailable(
+                f"Postgres was not asked: all {self._size} connections of this process were in use for {_ATTEMPT:g} s. "
+                "Raise SUTURE_DATABASE_POOL, or find out what holds them (pg_stat_activity)."
+            ) from error
+
     async def _dial(self, *address: Any, **options: Any) -> "asyncpg.Connection[Any]":
         """A connection for the pool; through a pooler one that prepares no statement by name.
 
@@ -283,12 +305,26 @@ class Database:
         of another process' statement, which would run without an error. So it is found out before the first statement.
         """
         assumed = self._pooled
-        connection, self._pooled = await _connect(*address, **options, **(_UNNAMED if assumed else {}))
-        if assumed or not self._pooled:
-            return connection
-        connection.terminate()
-        log.info("a pooler stands between us and Postgres: no statement is kept prepared")
-        return (await _connect(*address, **options, **_UNNAMED))[0]
+        with reaching(self._url):
+            connection, self._pooled = await _connect(*address, **options, **(_UNNAMED if assumed else {}))
+            if assumed or not self._pooled:
+                return connection
+            connection.terminate()
+            log.info("a pooler stands between us and Postgres: no statement is kept prepared")
+            return (await _connect(*address, **options, **_UNNAMED))[0]
+
+    async def _reach_directly(self) -> "tuple[asyncpg.Connection[Any], bool]":
+        setting = URL if self._direct == self._url else DIRECT
+        try:
+            with reaching(self._direct, setting):
+                found = await _connect(self._direct, timeout=_ATTEMPT)
+        except DatabaseUnavailable as error:
+            if setting == DIRECT and not self._unreached:  # the pool has an address of its own, and may work without a word
+                log.warning("no hints and no presence, so work is found later than need be: %s", error)
+            self._unreached = True
+            raise
+        self._unreached = False
+        return found
 
     def _no_session(self) -> NoSession:
         error = NoSession(

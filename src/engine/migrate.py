@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import asyncpg
 
-from suture.engine.database import translated
+from suture.engine.address import check
+from suture.engine.database import reaching, translated
 from suture.errors import ConfigError
 
 # Two migrations that start at once: the second waits here for each step of the first, and then finds it done.
@@ -36,10 +37,12 @@ class Migration(NamedTuple):
 async def migrate(url: str, *, packages: Sequence[str] = ("suture.engine", "suture.remediation")) -> list[str]:
     """Apply what is missing and return its names, in order; empty when the database is current.
 
-    Raises: DatabaseUnavailable. ConfigError when an applied migration is not the one of this version.
+    Raises: DatabaseUnavailable. ConfigError when an applied migration is not the one of this version, or `url` is no address.
     """
-    with translated():
+    check(url)
+    with reaching(url):
         connection = await asyncpg.connect(url, timeout=10, statement_cache_size=0)  # nothing stays prepared, whoever is between
+    with translated():
         try:
             async with _alone(connection):
                 await connection.execute(_LEDGER)
