@@ -14,7 +14,8 @@ from typing import Any
 
 import asyncpg
 
-from tests.proof.fleet import FAKETIME, ROOT, Fleet, Worker
+from tests.nursery import ROOT
+from tests.proof.fleet import FAKETIME, Fleet, Worker
 from tests.proof.server import Server
 
 LEASE = 2.0

@@ -1,22 +1,19 @@
 """A fleet of worker processes: started, signalled, ended by their process ids. See `worker` for what they do."""
 
 import asyncio
-import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.nursery import Nursery, nursery
 from tests.proof.worker import Orders
 
-ROOT = Path(__file__).resolve().parents[2]
 FAKETIME = tuple(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
 
 
@@ -56,7 +53,7 @@ class Worker:
 
 
 class Fleet:
-    def __init__(self, nursery: "subprocess.Popen[str]", world: Path) -> None:
+    def __init__(self, nursery: Nursery, world: Path) -> None:
         self._nursery, self.world = nursery, world
         self.started: list[Worker] = []
 
@@ -64,17 +61,13 @@ class Fleet:
         clock = self.world / f"clock-{name}"
         clock.write_text("+0s\n")
         orders = Orders(**({"url": url, "world": str(self.world), "name": name, "clock": str(clock)} | options))
-        assert self._nursery.stdin
-        assert self._nursery.stdout
-        self._nursery.stdin.write(json.dumps(asdict(orders)) + "\n")
-        self._nursery.stdin.flush()
-        pid = int(self._nursery.stdout.readline())
+        pid = self._nursery.fork(orders)
         worker = Worker(name, pid, clock, os.pidfd_open(pid))
         self.started.append(worker)
         return worker
 
     def log(self, worker: Worker) -> str:
-        return (self.world / f"log-{worker.name}").read_text()
+        return (self.world / f"log-{worker.pid}").read_text()
 
 
 @contextmanager
@@ -82,22 +75,14 @@ def fleet(world: Path) -> Iterator[Fleet]:
     """Every worker that was started has ended when the block has."""
     world.mkdir(exist_ok=True)
     (world / "acts").mkdir(exist_ok=True)
-    nursery = subprocess.Popen(
-        [sys.executable, "-m", "tests.proof.worker"],
-        cwd=ROOT, env=os.environ | _wrong_clocks(world), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    made = Fleet(nursery, world)
-    try:
-        yield made
-    finally:
-        for worker in made.started:
-            worker.signal(signal.SIGKILL)
-            os.close(worker.handle)
-        assert nursery.stdin
-        assert nursery.stdout
-        nursery.stdin.close()
-        nursery.wait(20)
-        nursery.stdout.close()
+    with nursery("tests.proof.worker", env=_wrong_clocks(world)) as forks:
+        made = Fleet(forks, world)
+        try:
+            yield made
+        finally:
+            for worker in made.started:
+                worker.signal(signal.SIGKILL)
+                os.close(worker.handle)
 
 
 def _wrong_clocks(world: Path) -> dict[str, str]:

@@ -1,19 +1,14 @@
 """A worker process of the proof, and its workflow: five steps, two of them effects outside, with a sleep and a wait in between.
 
-Started once as a nursery: each line of JSON on its standard input forks a worker, whose process id it answers; so a worker is a real
-process and costs 20 ms. Workers end with their nursery. Every body writes down that it began, in a world that no fault reaches.
+Forked by a nursery. Every body writes down that it began, in a world that no fault reaches.
 """
 
 import asyncio
-import ctypes
 import json
-import logging
 import os
 import random
 import signal
-import sys
 import time
-import traceback
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -23,9 +18,9 @@ from pydantic import BaseModel
 from suture.engine import Database, Lease, Retry, Run, Runner, Workflows, workflow
 from suture.engine.database import Row
 from suture.errors import TemporaryError
+from tests.nursery import tend
 
 NOWHERE = "postgresql:///none?host=/nonexistent"
-PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 @dataclass(frozen=True)
@@ -178,6 +173,8 @@ class TimedDatabase(Database):
 
 
 async def work(orders: Orders) -> None:
+    if orders.clock:
+        os.environ["FAKETIME_TIMESTAMP_FILE"] = orders.clock
     known = Workflows()
     known.add(five_steps)
     known.add(one_step)
@@ -200,36 +197,5 @@ async def work(orders: Orders) -> None:
         await runner.run()
 
 
-def nursery() -> None:
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries the children
-    for line in sys.stdin:
-        orders = Orders(**json.loads(line))
-        pid = os.fork()
-        if pid == 0:
-            live(orders)
-        print(pid, flush=True)
-
-
-def live(orders: Orders) -> None:
-    """The rest of a forked child's life; it never returns into the nursery."""
-    code = 1
-    try:
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        os.close(0)
-        if orders.clock:
-            os.environ["FAKETIME_TIMESTAMP_FILE"] = orders.clock
-        random.seed()
-        log = os.open(Path(orders.world) / f"log-{orders.name}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
-        asyncio.run(work(orders))
-        code = 0
-    except BaseException:  # noqa: BLE001 (the border of a process)
-        traceback.print_exc()
-    finally:
-        os._exit(code)
-
-
 if __name__ == "__main__":
-    nursery()
+    tend(Orders, work)

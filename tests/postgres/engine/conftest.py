@@ -1,7 +1,5 @@
 """What the engine's guarantees are tested with: a clock of the database that can be moved, worker processes that can be killed."""
 
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from datetime import timedelta
@@ -17,7 +15,8 @@ from suture.engine import Database, Engine
 from suture.engine.claim import Claim
 from suture.engine.ids import uuid7
 from suture.engine.records import Execution
-from tests.postgres.engine.stage import PACKAGES, Workers
+from tests.nursery import Nursery
+from tests.postgres.engine.stage import PACKAGES, Workers, sample_workers
 
 
 @pytest_asyncio.fixture
@@ -84,19 +83,13 @@ async def _workflows(database: Database) -> list[Any]:
 
 
 @pytest.fixture(scope="session")
-def nursery() -> Iterator["subprocess.Popen[str]"]:
-    program = Path(__file__).with_name("sample_worker.py")
-    process = subprocess.Popen([sys.executable, str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    yield process
-    assert process.stdin
-    assert process.stdout
-    process.stdin.close()
-    process.wait(10)
-    process.stdout.close()
+def nursery() -> Iterator[Nursery]:
+    with sample_workers() as nursery:
+        yield nursery
 
 
 @pytest.fixture
-def workers(nursery: "subprocess.Popen[str]", database_url: str, direct_url: str, tmp_path: Path) -> Iterator[Workers]:
+def workers(nursery: Nursery, database_url: str, direct_url: str, tmp_path: Path) -> Iterator[Workers]:
     workers = Workers(nursery, database_url, tmp_path, direct=direct_url)
     yield workers
     for worker in workers.started:

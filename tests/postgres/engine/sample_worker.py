@@ -1,19 +1,14 @@
 """A worker process for the tests, with workflows whose outside world is a folder of files.
 
-Started once as a nursery: each line of JSON on its standard input forks a worker, whose process id it answers. So a worker is a real
-process that can be killed, stopped and continued, and costs 20 ms. A worker may be told to kill itself at the n-th boundary: before or
-after each statement of an execution, each commit, and each act in the outside world.
+Forked by a nursery. A worker may be told to kill itself at the n-th boundary: before or after each statement of an execution, each
+commit, and each act in the outside world.
 """
 
 import asyncio
 import contextlib
-import json
-import logging
 import os
 import signal
-import sys
 import time
-import traceback
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -25,6 +20,7 @@ from typing import Any
 from suture.engine import Database, Lease, Retry, Run, Runner, Session, Workflows, workflow
 from suture.engine.database import Row
 from suture.errors import TemporaryError
+from tests.nursery import tend
 
 NOWHERE = "postgresql:///none?host=/nonexistent"
 
@@ -96,7 +92,7 @@ class Counted(Session):
 
     boundaries: Boundaries
     names = frozenset(
-        {"load_checkpoints", "load_failures", "checkpoint", "intend", "confirm", "complete", "fail", "retry"}
+        {"load_checkpoints", "load_failures", "checkpoint", "checkpoint_again", "intend", "confirm", "complete", "fail", "retry"}
         | {"lock_held", "open_wait", "find_event", "settle_wait", "suspend"}
         | {"start_child", "find_child_result", "child_results", "find_map", "open_map", "put_inputs", "feed_map", "close_map"}
         | {"take_endings", "lock_parents", "count_endings", "wake_parents", "cancel_orphans"}
@@ -353,32 +349,5 @@ async def work(orders: Orders) -> None:
     (world.folder / "boundaries").write_text("\n".join(world.boundaries.passed))
 
 
-def nursery() -> None:
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries the children
-    for line in sys.stdin:
-        orders = Orders(**json.loads(line))
-        pid = os.fork()
-        if pid == 0:
-            live(orders)
-        print(pid, flush=True)
-
-
-def live(orders: Orders) -> None:
-    """The rest of a forked child's life; it never returns into the nursery."""
-    code = 1
-    try:
-        os.close(0)
-        log = os.open(Path(orders.world) / f"log-{os.getpid()}", os.O_WRONLY | os.O_CREAT)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
-        asyncio.run(work(orders))
-        code = 0
-    except BaseException:  # noqa: BLE001 (the border of a process)
-        traceback.print_exc()
-    finally:
-        os._exit(code)
-
-
 if __name__ == "__main__":
-    nursery()
+    tend(Orders, work)

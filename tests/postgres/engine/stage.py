@@ -1,14 +1,13 @@
 """The stage on which the engine's guarantees are tested: runners in this process, worker processes, and patience with a deadline."""
 
 import asyncio
-import json
 import os
 import signal
-import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
@@ -17,6 +16,7 @@ import pytest
 
 from suture.engine import Database, Engine, Execution, Lease, Retry, Runner, Workflows
 from suture.errors import DatabaseUnavailable
+from tests.nursery import Nursery, nursery
 from tests.postgres.engine.sample_worker import Orders
 
 PACKAGES = ("suture.engine", "suture.remediation")
@@ -114,20 +114,19 @@ class Worker:
         return (self.world / f"log-{self.pid}").read_text()
 
 
+sample_workers = partial(nursery, "tests.postgres.engine.sample_worker")
+
+
 class Workers:
     """The worker processes of one test."""
 
-    def __init__(self, nursery: "subprocess.Popen[str]", url: str, world: Path, *, direct: str | None = None) -> None:
+    def __init__(self, nursery: Nursery, url: str, world: Path, *, direct: str | None = None) -> None:
         self._nursery, self._url, self._direct, self.world = nursery, url, direct, world
         self.started: list[Worker] = []
 
     def start(self, **orders: Any) -> Worker:
         given = Orders(**({"url": self._url, "direct": self._direct, "world": str(self.world)} | orders))
-        assert self._nursery.stdin
-        assert self._nursery.stdout
-        self._nursery.stdin.write(json.dumps(asdict(given)) + "\n")
-        self._nursery.stdin.flush()
-        worker = Worker(int(self._nursery.stdout.readline()), Path(given.world))
+        worker = Worker(self._nursery.fork(given), Path(given.world))
         self.started.append(worker)
         return worker
 

@@ -4,7 +4,6 @@ import asyncio
 import os
 import shutil
 import signal
-import subprocess
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,6 +15,7 @@ import pytest
 
 from suture.cli.postgres import EmbeddedPostgres
 from suture.engine import Database, Engine, Lease, Run, migrate, workflow
+from tests.nursery import Nursery
 from tests.postgres.engine.stage import Workers, ended, eventually, reached, running
 
 
@@ -45,7 +45,7 @@ def server():
 
 
 @pytest.fixture
-def fleet(nursery: "subprocess.Popen[str]", server: Server, tmp_path: Path):
+def fleet(nursery: Nursery, server: Server, tmp_path: Path):
     workers = Workers(nursery, server.url, tmp_path)
     yield workers
     for worker in workers.started:

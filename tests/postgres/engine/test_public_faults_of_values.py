@@ -1,10 +1,7 @@
 """What public reports tell of clocks, time zones and text that broke other engines, done to ours: E17, E18."""
 
 import asyncio
-import os
 import shutil
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,7 +12,7 @@ from pydantic import ValidationError
 from suture.engine import Database, Retry, Run, workflow
 from suture.errors import PayloadUnfit, PermanentError, TemporaryError
 from suture.settings import LeaseSettings, WorkerSettings
-from tests.postgres.engine.stage import Workers, ended, reached, running
+from tests.postgres.engine.stage import Workers, ended, reached, running, sample_workers
 
 ZONES = {
     "America/New_York": ("2026-03-07 12:00-05", "2026-10-31 12:00-04", "2026-03-08 01:59:57"),
@@ -46,16 +43,8 @@ async def test_e17_a_day_of_waiting_is_24_hours_across_a_change_of_the_clocks(da
 @pytest.mark.skipif(not shutil.which("faketime"), reason="faketime, which moves a process' clock, is missing")
 async def test_e17_a_worker_on_whose_wall_the_clock_is_set_waits_as_long_as_ever(engine, database_url, psql, tmp_path: Path, zone):
     """Its process lives in the minute of the change: pauses, sleeps and leases are the database's and the monotonic clock's."""
-    program = Path(__file__).with_name("sample_worker.py")
-    nursery = subprocess.Popen(
-        ["faketime", ZONES[zone][2], sys.executable, str(program)],
-        env=os.environ | {"TZ": zone},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    workers = Workers(nursery, database_url, tmp_path)
-    try:
+    with sample_workers(under=("faketime", ZONES[zone][2]), env={"TZ": zone}) as nursery:
+        workers = Workers(nursery, database_url, tmp_path)
         before = await _commits(psql)
         task = (await engine.enqueue("naps", None, actor="test")).execution
         workers.start(lease=3.0, heartbeat=1.0)
@@ -69,13 +58,6 @@ async def test_e17_a_worker_on_whose_wall_the_clock_is_set_waits_as_long_as_ever
         took = (done.finished_at - done.started_at).total_seconds()
         assert 4 <= took < 20  # a pause of 1 s, a sleep of 2 s, a time-out of 1 s, on a machine that is busy
         assert (await _commits(psql) - before) / took < 60  # no busy loop
-    finally:
-        for worker in workers.started:
-            worker.kill()
-        for pipe in (nursery.stdin, nursery.stdout):
-            assert pipe
-            pipe.close()
-        nursery.wait(10)
 
 
 async def _commits(psql) -> int:
