@@ -25,17 +25,25 @@ PROBE_LIMIT = 2.0  # seconds; the kubelet's own patience is 1 to 3
 class Numbers(Shape):
     """The numbers that say whether work flows."""
 
-    depth: list[dict[str, Any]] = Field(description="queue, status, count, oldest_seconds")
+    depth: list[dict[str, Any]] = Field(
+        description="queue, status, count, oldest_seconds; of the enqueued also due, delayed, parked (behind others with their concurrency "
+        "key), due_seconds"
+    )
     workers: list[dict[str, Any]] = Field(description="id, name, version, queues, presence, beat_seconds, running")
     endings: list[dict[str, Any]] = Field(description="workflow, attempt, ended, failed: over the last hour")
     latency_seconds: dict[str, float | None] = Field(description="p50, p95, p99 from creation to the first claim")
     dead_letters: int
     unclaimable: list[dict[str, Any]] = Field(description="workflow, version, count of what is overdue")
+    queues: list[dict[str, Any]] = Field(
+        description="name, paused, concurrency, per_key, starts_per_second, reason, changed_at, changed_by: those paused or limited"
+    )
+    paused_steps: list[dict[str, Any]] = Field(description="step, workflow, held, reason, paused_at, paused_by")
+    schedules: list[dict[str, Any]] = Field(description="name, paused, problem, next_at, last_at, fired_count, missed_count, skipped_count")
 
 
 class Scale(Shape):
     queue: str
-    value: int = Field(description="Executions that are due or running")
+    value: int = Field(description="Executions that are running, or due and may run: none of a paused queue, no more than its limit")
 
 
 class Alive(Shape):
@@ -59,7 +67,7 @@ async def ready(gateway: Here) -> Alive:
 
 @router.get("/health", responses=documented(401, 403, 503))
 async def numbers(_by: Viewer, gateway: Here) -> Numbers:
-    """Depth, workers, endings, latency, dead letters."""
+    """Depth, workers, endings, latency, dead letters; what is paused or limited, and the schedules."""
     return Numbers.model_validate(await look(gateway), from_attributes=True)
 
 
@@ -76,9 +84,9 @@ async def prometheus(_by: Viewer, gateway: Here) -> Response:
 @router.get("/scale/{queue}", responses=documented(401, 403, 422, 503))
 async def scale(_by: Viewer, queue: Annotated[str, Path(max_length=63, pattern=r"^[^\x00]+$")], gateway: Here) -> Scale:
     """How much work a queue has, for KEDA's metrics-api scaler (`valueLocation: value`)."""
-    depth = await within(STATEMENTS_LIMIT, gateway.engine.database.many("depth"))
-    busy = (row["count"] for row in depth if row["queue"] == queue and row["status"] in {"enqueued", "running"})
-    return Scale(queue=queue, value=sum(busy))
+    found = await within(STATEMENTS_LIMIT, gateway.engine.queues.get(queue))
+    wanted = found.running + (0 if found.paused else found.due)
+    return Scale(queue=queue, value=max(found.running, min(wanted, found.limits.concurrency or wanted)))
 
 
 async def look(gateway: Gateway) -> Health:

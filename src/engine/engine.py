@@ -296,7 +296,7 @@ class Engine:
         return [row["id"] for row in await self.database.many("expire_owner", worker)]
 
     async def health(self, *, overdue: timedelta = timedelta(minutes=1)) -> Health:
-        """The numbers that say whether work flows."""
+        """The numbers that say whether work flows, and what holds it up."""
         async with self.database.session() as session:
             latency = await session.one("latency")
             seconds = latency["seconds"] or [None, None, None]
@@ -307,6 +307,9 @@ class Engine:
                 latency_seconds=dict(zip(("p50", "p95", "p99"), seconds, strict=True)),
                 dead_letters=(await session.one("dead_count"))["count"],
                 unclaimable=[dict(r) for r in await session.many("unclaimable", overdue)],
+                queues=[dict(r) for r in await session.many("steered_queues")],
+                paused_steps=[dict(r) for r in await session.many("paused_steps")],
+                schedules=[dict(r) for r in await session.many("schedule_times")],
             )
 
     async def ping(self) -> None:

@@ -197,7 +197,7 @@ class Health:
     """Numbers from SQL alone."""
 
     depth: list[dict[str, Any]]
-    """queue, status, count, oldest_seconds."""
+    """queue, status, count, oldest_seconds; of the enqueued also due, delayed, parked, due_seconds."""
     workers: list[dict[str, Any]]
     """id, name, version, queues, presence, beat_seconds, running."""
     endings: list[dict[str, Any]]
@@ -207,3 +207,9 @@ class Health:
     dead_letters: int = 0
     unclaimable: list[dict[str, Any]] = field(default_factory=list)
     """workflow, version, count of what is overdue by a minute: no worker knows it, or there are too few."""
+    queues: list[dict[str, Any]] = field(default_factory=list)
+    """name, paused, concurrency, per_key, starts_per_second, reason, changed_at, changed_by of those that are paused or limited."""
+    paused_steps: list[dict[str, Any]] = field(default_factory=list)
+    """step, workflow, held, reason, paused_at, paused_by."""
+    schedules: list[dict[str, Any]] = field(default_factory=list)
+    """name, paused, problem, next_at, last_at, fired_count, missed_count, skipped_count."""
