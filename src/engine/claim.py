@@ -111,7 +111,7 @@ class Claim:
     ) -> tuple[Any, bool]:
         """As `checkpoint`, inside of a transaction; with it, whether the step was recorded before: then nothing is to be committed."""
         one = [self.execution.id], [self.epoch], [step], [kind], [self.encode(output)], [attempts], [started_at]
-        rows = await session.many("checkpoint", self.owner, *one)
+        rows = await session.many("checkpoint_again", self.owner, *one)
         earlier = self.held(next((row for row in rows if row["step_id"] is not None), None))["earlier"]
         self.cancel_requested = self.cancel_requested or len(rows) > 1
         return (output, False) if earlier is None else (decode(earlier), True)

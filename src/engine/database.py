@@ -18,7 +18,7 @@ import asyncpg
 
 from suture.engine.address import DIRECT, URL, check, refused
 from suture.engine.statements import Statement, load
-from suture.errors import DatabaseUnavailable, IllegalTransition, InvalidRequest, NoSession, SutureError
+from suture.errors import Conflict, DatabaseUnavailable, IllegalTransition, InvalidRequest, NoSession, SutureError
 
 log = logging.getLogger(__name__)
 
@@ -99,6 +99,8 @@ def _ours(error: BaseException) -> SutureError | None:
             return DatabaseUnavailable(f"Postgres does not answer as it should ({type(error).__name__}): {_safe(error)}")
         case _ if isinstance(error, _NOT_MIGRATED):
             return DatabaseUnavailable(f"The database is not of this version ({_safe(error)}): run `suture migrate`.")
+        case asyncpg.UniqueViolationError():
+            return Conflict(f"Postgres holds such a row already: {_safe(error)}.")
         case asyncpg.DataError():
             # A NUL character in a name, a number that no column can hold: the caller's value, not ours.
             return InvalidRequest(f"Postgres cannot keep a value of this request: {_safe(error)}.")

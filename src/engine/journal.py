@@ -12,7 +12,7 @@ from typing import Generic, NamedTuple, TypeVar
 from uuid import UUID
 
 from suture.engine.database import Database
-from suture.errors import DatabaseUnavailable
+from suture.errors import Conflict, DatabaseUnavailable
 
 Item = TypeVar("Item")
 
@@ -43,6 +43,7 @@ class Ending(NamedTuple):
 
 
 _execution = itemgetter(0)
+_STEP = itemgetter(0, 1)
 
 
 class Written(NamedTuple):
@@ -124,13 +125,17 @@ class Journal:
 
     async def _write_steps(self, steps: list[Step]) -> Mapping[Hashable, Written]:
         steps.sort(key=_execution)  # rows are locked in this order, as everywhere
-        columns = zip(*steps, strict=True)
-        rows = await self._database.many("checkpoint", self._owner, *map(list, columns))
-        written = {(row["execution_id"], row["step_id"]): row["earlier"] for row in rows}
+        columns = [list(column) for column in zip(*steps, strict=True)]
+        try:
+            rows = await self._database.many("checkpoint", self._owner, *columns)
+            earlier: dict[tuple[UUID, str | None], str | None] = dict.fromkeys(map(_STEP, rows))
+        except Conflict:  # the answer to a commit of one of them was lost
+            rows = await self._database.many("checkpoint_again", self._owner, *columns)
+            earlier = {_STEP(row): row["earlier"] for row in rows}
         return {
-            (s.execution, s.epoch, s.name): Written(written[s.execution, s.name] or s.output, (s.execution, None) in written)
+            (s.execution, s.epoch, s.name): Written(earlier[s.execution, s.name] or s.output, (s.execution, None) in earlier)
             for s in steps
-            if (s.execution, s.name) in written
+            if (s.execution, s.name) in earlier
         }
 
     async def _write_endings(self, endings: list[Ending]) -> Mapping[Hashable, Written]:

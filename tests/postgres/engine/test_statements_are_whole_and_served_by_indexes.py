@@ -168,6 +168,7 @@ HOT = {
     "enqueue": f"{ANY}, 'w', 1, 'q0', 0, 'null', null, null, '{{}}', null, null, null, 'test', 'test', null",
     "claim": f"{ANY}, array['q0','q1'], array['w'], array[1], 10, interval '30 s', 'worker', 3, false",
     "checkpoint": f"{ANY}, array[{ANY}], array[1], array['s'], array['step'], array['null'::jsonb], array[1], array[now()]",
+    "checkpoint_again": f"{ANY}, array[{ANY}], array[1], array['s'], array['step'], array['null'::jsonb], array[1], array[now()]",
     "complete": f"{ANY}, array[{ANY}], array[1], array['null'::jsonb], 'worker'",
     "beat": f"{ANY}, array[{ANY}], array[1], array['s'], interval '30 s'",
     "mark_absent": "interval '0'",
