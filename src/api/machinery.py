@@ -1,12 +1,13 @@
 """The shapes of the engine's machinery: queues with their limits, schedules, workers. Pure; see `shapes` for tasks."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from datetime import datetime, timedelta
-from typing import Any, Self
+from typing import Annotated, Any, Self
 from uuid import UUID
 
-from pydantic import ConfigDict, Field, JsonValue
+from pydantic import ConfigDict, Field, JsonValue, PlainSerializer
+from pydantic.dataclasses import dataclass
 
 from suture.api.shapes import Shape, plain
 from suture.engine import Limits, PausedStep, Queue, Rate, Schedule
@@ -83,44 +84,21 @@ class QueueShape(Shape):
         return cls(**same, oldest_due_seconds=oldest, concurrency=limits.concurrency, per_key=limits.per_key, rate=Starts.of(limits.rate))
 
 
-class ScheduleShape(Shape):
+Seconds = Annotated[timedelta, PlainSerializer(timedelta.total_seconds, return_type=float)]
+
+
+@dataclass(frozen=True, config=Shape.model_config)
+class ScheduleShape(Schedule):
     """A schedule, as its row stands."""
 
-    name: str
-    workflow: str
-    version: int
-    queue: str
-    priority: int
-    input: JsonValue
-    labels: dict[str, str]
-    every_seconds: float | None
-    cron: str | None
-    """Either this or an interval."""
-    time_zone: str
-    starts_at: datetime | None
-    ends_at: datetime | None
-    missed: str
-    missed_limit: int
-    overlap: str
-    jitter_seconds: float
-    paused: bool
-    problem: str | None
-    """Why the engine paused it."""
-    next_at: datetime | None
-    last_at: datetime | None
-    fired_count: int
-    missed_count: int
-    skipped_count: int
-    changed_at: datetime
-    changed_by: str
+    # The engine's record, but for what JSON cannot say.
+    input: Annotated[Any, PlainSerializer(plain, return_type=JsonValue)]
+    every: Annotated[Seconds | None, Field(serialization_alias="everySeconds")]
+    jitter: Annotated[Seconds, Field(serialization_alias="jitterSeconds")]
 
     @classmethod
     def of(cls, schedule: Schedule) -> Self:
-        same: dict[str, Any] = {name: getattr(schedule, name) for name in cls.model_fields if hasattr(schedule, name)}
-        every = schedule.every.total_seconds() if schedule.every is not None else None
-        same |= {"input": plain(schedule.input), "labels": dict(schedule.labels), "every_seconds": every}
-        same |= {"jitter_seconds": schedule.jitter.total_seconds()}
-        return cls(**same)
+        return cls(**{field.name: getattr(schedule, field.name) for field in fields(schedule)})
 
 
 class WorkerShape(Shape):
@@ -183,6 +161,10 @@ class QueueAtAGlance(Shape):
     oldest_seconds: float | None
     more: bool
     """Whether more than the counted ten thousand are enqueued."""
+    parked: int
+    """Enqueued behind others with the same concurrency key, among the first ten thousand that live with a key."""
+    parked_more: bool
+    """Whether there are more with a key."""
 
 
 class WorkerAtAGlance(Shape):
