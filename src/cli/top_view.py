@@ -14,7 +14,7 @@ Glance = dict[str, Any]
 
 _FRAME = 2  # lines that are always there: the first and the last
 _HEAD = 1  # line over each table
-_NUMBERS = frozenset({"due", "oldest", "delayed", "running", "beat", "for", "crashes"})
+_NUMBERS = frozenset({"due", "oldest", "delayed", "parked", "running", "beat", "for", "crashes"})
 _WHOLE = dict.fromkeys(_NUMBERS, 7) | {"": 6, "presence": 8}
 """Columns that are never cut, with the width that they need."""
 
@@ -68,14 +68,19 @@ def _last_line() -> Text:
 
 
 def _queues(rows: Sequence[Any]) -> Table:
-    made = _table("QUEUE", *("due", "oldest", "delayed", "running"), "limits", "")
+    parked = any(row["parked"] for row in rows)  # most queues have no keys, and a line is short
+    made = _table("QUEUE", *("due", "oldest", "delayed"), *(["parked"] if parked else []), "running", "limits", "")
     for row in rows:
-        more = "+" if row["more"] else ""
         state = Text("paused", style="yellow") if row["paused"] else Text("")
-        numbers = f"{row['due']:,}{more}", lasting(row["oldestSeconds"]), f"{row['delayed']:,}", f"{row['running']:,}"
+        numbers = [_count(row["due"], more=row["more"]), lasting(row["oldestSeconds"]), f"{row['delayed']:,}"]
+        numbers += [_count(row["parked"], more=row["parkedMore"])] if parked else []
         limited = limits(row["concurrency"], row["perKey"], row["rateStarts"], row["rateSeconds"])
-        made.add_row(cell(row["name"]), *numbers, limited, state)
+        made.add_row(cell(row["name"]), *numbers, f"{row['running']:,}", limited, state)
     return made
+
+
+def _count(count: int, *, more: bool) -> str:
+    return f"{count:,}{'+' if more else ''}"
 
 
 def _workers(rows: Sequence[Any]) -> Table:

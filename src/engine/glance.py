@@ -11,7 +11,7 @@ from typing import Any
 from suture.engine.database import Database
 
 MOST = 10_000
-"""Rows of a queue that are counted; beyond it `more` says that there are more."""
+"""Rows of a queue that are counted, and rows of it with a key, for the parked; beyond it `more` and `parked_more` say so."""
 
 SPAN = 10
 """Seconds over which `ended` and `failed` are counted."""
@@ -22,7 +22,7 @@ class Glance:
     at: datetime
     """The database's time."""
     queues: list[dict[str, Any]]
-    """name, paused, concurrency, per_key, rate_starts, rate_seconds, running, due, delayed, oldest_seconds, more."""
+    """name, paused, concurrency, per_key, rate_starts, rate_seconds, running, due, delayed, oldest_seconds, more, parked, parked_more."""
     workers: list[dict[str, Any]]
     """id, name, queues, presence, absent, beat_seconds, running."""
     longest: list[dict[str, Any]]

@@ -9,6 +9,7 @@ import signal
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -32,10 +33,20 @@ async def endless(run: Run, _: None) -> None:
     await run.step("turn", asyncio.sleep, 3600)
 
 
+@workflow("sleepy")
+async def sleepy(run: Run, _: None) -> None:
+    await run.sleep("nap", timedelta(hours=1))
+
+
 @pytest.fixture
 async def engine(database_url: str) -> AsyncIterator[Engine]:
     async with Database.connect(database_url, packages=PACKAGES) as database:
         yield Engine(database)
+
+
+@pytest.fixture
+def database(engine: Engine) -> Database:
+    return engine.database
 
 
 @asynccontextmanager
@@ -179,7 +190,7 @@ async def test_machines_get_one_look(engine: Engine, database_url: str) -> None:
 def test_a_picture_fits_and_nobody_s_text_steers_the_terminal(height: int) -> None:
     evil = "mail\x1b]0;owned\x07\n[red]"
     queue = {"name": evil, "paused": False, "concurrency": None, "perKey": None, "rateStarts": 5, "rateSeconds": 60.0, "running": 1}
-    queue |= {"due": 10_000, "delayed": 0, "oldestSeconds": 90_000.0, "more": True}
+    queue |= {"due": 10_000, "delayed": 0, "oldestSeconds": 90_000.0, "more": True, "parked": 9_999, "parkedMore": True}
     worker = {"name": evil, "queues": [evil], "presence": True, "absent": True, "beatSeconds": 3.0, "running": 2}
     run = {"id": "0", "workflow": evil, "step": evil, "worker": None, "seconds": 4000.0, "crashes": 2}
     found = {"at": "2030-01-01T00:00:00Z", "queues": [queue] * 30, "workers": [worker] * 30, "longest": [run] * 10}
@@ -221,6 +232,49 @@ async def test_a_look_is_three_statements_that_count_no_backlog(engine: Engine, 
     assert len(Named.asked) == 3
     (mail,) = found.queues
     assert (mail["name"], mail["due"], mail["more"]) == ("mail", MOST, True)
+
+
+async def test_what_waits_for_its_key_is_shown(engine: Engine, database_url: str) -> None:
+    """Ten stand behind the first, which sleeps: nothing of the queue is due, nothing runs, and it is shown all the same."""
+    first, *_ = [
+        (await engine.enqueue("sleepy", None, actor="test", queue="orders", concurrency_key="customer-7")).execution.id for _ in range(11)
+    ]
+    quiet = await suture("top", "--once", SUTURE_DATABASE_URL=database_url)
+    async with running(engine.database, sleepy, name="worker-one", queues=("orders",)):
+        await reached(engine, first, "waiting")
+    found = (await suture("top", "--json", SUTURE_DATABASE_URL=database_url)).json
+    shown = await suture("top", "--once", SUTURE_DATABASE_URL=database_url)
+
+    assert re.search(r"^orders +1 .* 10 +0 ", quiet.out, re.MULTILINE), quiet.out
+    (orders,) = found["queues"]
+    assert {name: orders[name] for name in ("name", "due", "running", "parked", "parkedMore")} == {
+        "name": "orders",
+        "due": 0,
+        "running": 0,
+        "parked": 10,
+        "parkedMore": False,
+    }
+    assert re.search(r"^QUEUE +due +oldest +delayed +parked +running ", shown.out, re.MULTILINE), shown.out
+    assert re.search(r"^orders +0 .* 10 +0 ", shown.out, re.MULTILINE), shown.out
+
+
+async def test_a_line_has_no_room_for_parked_where_nothing_is(engine: Engine, database_url: str) -> None:
+    await engine.enqueue("endless", None, actor="test", queue="orders", concurrency_key="customer-7")
+    assert "parked" not in (await suture("top", "--once", SUTURE_DATABASE_URL=database_url)).out
+
+
+async def test_the_parked_are_counted_up_to_a_bound_by_their_index(engine: Engine, database: Database) -> None:
+    async with database.session() as session:
+        await session.connection.execute(
+            f"""insert into suture.workflow_executions (id, workflow, queue, input, run_at, concurrency_key, parked, changed_by)
+                select gen_random_uuid(), 'w', 'orders', 'null', now(), 'a', n > 1, 'test' from generate_series(1, {2 * MOST}) n"""
+        )
+        await session.connection.execute("vacuum analyze suture.workflow_executions")
+        (orders,) = (await glance(database)).queues
+        text = await session.connection.fetch("explain (analyze, buffers off) " + database.statements["glance_queues"].text, MOST)
+    assert (orders["parked"], orders["parked_more"]) == (MOST - 1, True)
+    assert "executions_of_key" in str(text)
+    assert "Seq Scan on workflow_executions" not in str(text)
 
 
 class Named(Session):

@@ -3,7 +3,8 @@
 -- $1 most int: rows that are counted of each queue at most
 --
 -- A queue's name is found by skipping through the indexes that claims read, and its rows are counted up to a bound: it costs the same
--- with ten and with ten million in the backlog. The first in line are counted first, so `oldest_seconds` is theirs.
+-- with ten and with ten million in the backlog. The first in line are counted first, so `oldest_seconds` is theirs. The parked are counted
+-- among the first that live with a key, in the order of the keys.
 with recursive plain (queue) as (
     (select queue from suture.workflow_executions where status = 'enqueued' and concurrency_key is null order by queue limit 1)
     union all
@@ -11,11 +12,12 @@ with recursive plain (queue) as (
             where e.status = 'enqueued' and e.concurrency_key is null and e.queue > plain.queue order by e.queue limit 1)
     from plain where plain.queue is not null
 ), keyed (queue) as (
-    (select queue from suture.workflow_executions where status = 'enqueued' and concurrency_key is not null and not parked
+    (select queue from suture.workflow_executions where status in ('enqueued', 'running', 'waiting') and concurrency_key is not null
      order by queue limit 1)
     union all
     select (select e.queue from suture.workflow_executions e
-            where e.status = 'enqueued' and e.concurrency_key is not null and not e.parked and e.queue > keyed.queue order by e.queue limit 1)
+            where e.status in ('enqueued', 'running', 'waiting') and e.concurrency_key is not null and e.queue > keyed.queue
+            order by e.queue limit 1)
     from keyed where keyed.queue is not null
 ), held as (
     select queue, count(*) as running from suture.workflow_executions where status = 'running' group by queue
@@ -25,7 +27,7 @@ with recursive plain (queue) as (
 )
 select names.name, coalesce(q.paused, false) as paused, q.concurrency, q.per_key, q.rate_starts,
        extract(epoch from q.rate_per)::float8 as rate_seconds, coalesce(held.running, 0) as running,
-       line.due, line.delayed, line.oldest_seconds, line.more
+       line.due, line.delayed, line.oldest_seconds, line.more, behind.parked, behind.more as parked_more
 from names
 left join suture.queues q using (name)
 left join held on held.queue = names.name
@@ -41,6 +43,13 @@ cross join lateral (
            where e.queue = names.name and e.status = 'enqueued' and e.concurrency_key is not null and not e.parked
            order by suture.urgency(run_at, priority) limit $1)) as first
 ) as line
+cross join lateral (
+    select count(*) filter (where parked) as parked, count(*) >= $1 as more
+    from (select e.parked from suture.workflow_executions e
+          where e.queue = names.name and e.status in ('enqueued', 'running', 'waiting') and e.concurrency_key is not null
+          order by e.concurrency_key, e.parked limit $1) as first
+) as behind
+where q.name is not null or line.due + line.delayed + behind.parked + coalesce(held.running, 0) > 0
 order by line.due desc, held.running desc nulls last, names.name
 limit 100
 
