@@ -13,36 +13,18 @@ from suture.remediation.evidence import LONGEST_MESSAGE, Evidence, event_message
 from suture.remediation.incident import Citation
 from suture.remediation.paths import Object, mapping, maps, text
 from suture.remediation.quantity import amount
-from suture.remediation.sightings import Scene
+from suture.remediation.sightings import Scene, Sighting
 
 _PREEMPTION = re.compile(r"(?:no new claims to deallocate, )?preemption: .*", re.DOTALL)
 _COUNT = re.compile(r"(\d+)/(\d+) nodes are available")
 
 
 @dataclass(frozen=True, eq=False)
-class Unplaced:
+class Unplaced(Sighting):
     """A pod without a node, and the scheduler's newest verdict on it."""
 
-    scene: Scene
-    pod: Object
     verdict: str
     cited: tuple[Citation, ...]
-
-    @property
-    def evidence(self) -> Evidence:
-        return self.scene.evidence
-
-    @property
-    def ref(self) -> str:
-        return reference(self.pod)
-
-    @property
-    def owner(self) -> str:
-        return self.evidence.top(self.ref)
-
-    @property
-    def namespace(self) -> str:
-        return text(self.pod, "metadata", "namespace")
 
     @property
     def nodes(self) -> int:

@@ -70,16 +70,12 @@ class Scene:
 
 
 @dataclass(frozen=True, eq=False)
-class Container:
-    """One container of one pod. `status` and `spec` are empty where the evidence does not hold the pod."""
+class Sighting:
+    """Something about one pod."""
 
     scene: Scene
     pod: Object
     """The pod; for a pod that is gone, a stand-in with its name and its owner's template."""
-    group: str
-    """`containers` or `initContainers`."""
-    name: str
-    gone: bool = False
 
     @property
     def evidence(self) -> Evidence:
@@ -97,6 +93,16 @@ class Container:
     @property
     def namespace(self) -> str:
         return text(self.pod, "metadata", "namespace")
+
+
+@dataclass(frozen=True, eq=False)
+class Container(Sighting):
+    """One container of one pod. `status` and `spec` are empty where the evidence does not hold the pod."""
+
+    group: str
+    """`containers` or `initContainers`."""
+    name: str
+    gone: bool = False
 
     @property
     def init(self) -> bool:
