@@ -1,7 +1,8 @@
 """A nursery: a process that forks workers on demand, so that each is a real process, which can be killed and stopped, and costs 20 ms.
 
 Orders go in as lines of JSON, process ids come back. A worker writes what it says to `log-PID` in its world, and ends with its nursery.
-What workers do is their module's affair: it calls `tend` when it is run. Whoever wants workers uses `nursery`.
+What workers do is their module's affair: it calls `tend` when it is run, and may add orders of its own. Whoever wants workers uses
+`nursery`.
 """
 
 import asyncio
@@ -16,12 +17,39 @@ import sys
 import traceback
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from suture.engine import Database, Lease, Runner, Workflows
 
 ROOT = Path(__file__).resolve().parents[1]
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
+NOWHERE = "postgresql:///none?host=/nonexistent"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Orders:
+    """What every worker is told."""
+
+    url: str
+    world: str
+    name: str
+    queue: str = "default"
+    lease: float = 30.0
+    heartbeat: float = 10.0
+    grace: float = 0.5
+    restart: float = 5.0
+    blocked: float = 300.0
+    crash_limit: int = 5
+    drain: float = 20.0
+    poll: float = 1.0
+    concurrency: int = 16
+    presence: bool = True
+
+
+Told = TypeVar("Told", bound=Orders)
 
 
 class Nursery:
@@ -30,7 +58,7 @@ class Nursery:
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
 
-    def fork(self, orders: Any) -> int:
+    def fork(self, orders: Orders) -> int:
         """The process id of a worker with these orders."""
         assert self._process.stdin
         assert self._process.stdout
@@ -59,7 +87,7 @@ def nursery(module: str, *, under: Sequence[str] = (), env: Mapping[str, str] | 
 # In its process --------------------------------------------------------------------------------------------------------------
 
 
-def tend(orders: Callable[..., Any], work: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
+def tend(orders: type[Told], work: Callable[[Told], Coroutine[Any, Any, None]]) -> None:
     """Fork a worker, which does `work`, for each line of `orders`, until there are no more."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries the children
     for line in sys.stdin:
@@ -87,3 +115,22 @@ def _live(world: Path, work: Coroutine[Any, Any, None]) -> None:
         traceback.print_exc()
     finally:
         os._exit(code)
+
+
+def runner_for(orders: Orders, database: Database, known: Workflows, *, suspect: int, resources: Any) -> Runner:
+    """A runner as the orders say, which SIGTERM stops."""
+    durations = (timedelta(seconds=s) for s in (orders.lease, orders.heartbeat, orders.grace))
+    restart, blocked = timedelta(seconds=orders.restart), timedelta(seconds=orders.blocked)
+    runner = Runner(
+        database,
+        known,
+        name=orders.name,
+        queues=(orders.queue,),
+        concurrency=orders.concurrency,
+        lease=Lease(*durations, crash_limit=orders.crash_limit, suspect=suspect, restart=restart, blocked=blocked),
+        poll=timedelta(seconds=orders.poll),
+        drain=timedelta(seconds=orders.drain),
+        resources=resources,
+    )
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, runner.stop)
+    return runner

@@ -7,7 +7,6 @@ import asyncio
 import json
 import os
 import random
-import signal
 import time
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,33 +14,16 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from suture.engine import Database, Lease, Retry, Run, Runner, Workflows, workflow
+from suture.engine import Database, Retry, Run, Workflows, workflow
 from suture.engine.database import Row
 from suture.errors import TemporaryError
-from tests.nursery import tend
-
-NOWHERE = "postgresql:///none?host=/nonexistent"
+from tests import nursery
 
 
-@dataclass(frozen=True)
-class Orders:
-    """What a worker is told."""
-
-    url: str
-    world: str
-    name: str
+@dataclass(frozen=True, kw_only=True)
+class Orders(nursery.Orders):
     clock: str = ""
     """The file from which libfaketime reads how wrong this worker's clock is."""
-    queue: str = "default"
-    lease: float = 30.0
-    heartbeat: float = 10.0
-    grace: float = 0.5
-    restart: float = 5.0
-    crash_limit: int = 5
-    drain: float = 20.0
-    poll: float = 1.0
-    concurrency: int = 16
-    presence: bool = True
 
 
 class World:
@@ -178,24 +160,10 @@ async def work(orders: Orders) -> None:
     known = Workflows()
     known.add(five_steps)
     known.add(one_step)
-    durations = (timedelta(seconds=s) for s in (orders.lease, orders.heartbeat, orders.grace))
-    lease = Lease(*durations, crash_limit=orders.crash_limit, suspect=orders.crash_limit, restart=timedelta(seconds=orders.restart))
-    async with TimedDatabase.connect(orders.url, direct=None if orders.presence else NOWHERE, size=4) as database:
+    async with TimedDatabase.connect(orders.url, direct=None if orders.presence else nursery.NOWHERE, size=4) as database:
         database.claims = os.open(Path(orders.world) / f"claims-{os.getpid()}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        runner = Runner(
-            database,
-            known,
-            name=orders.name,
-            queues=(orders.queue,),
-            concurrency=orders.concurrency,
-            lease=lease,
-            poll=timedelta(seconds=orders.poll),
-            drain=timedelta(seconds=orders.drain),
-            resources=World(Path(orders.world)),
-        )
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, runner.stop)
-        await runner.run()
+        await nursery.runner_for(orders, database, known, suspect=orders.crash_limit, resources=World(Path(orders.world))).run()
 
 
 if __name__ == "__main__":
-    tend(Orders, work)
+    nursery.tend(Orders, work)

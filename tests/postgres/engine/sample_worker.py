@@ -17,33 +17,19 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from suture.engine import Database, Lease, Retry, Run, Runner, Session, Workflows, workflow
+from suture.engine import Database, Retry, Run, Session, Workflows, workflow
 from suture.engine.database import Row
 from suture.errors import TemporaryError
-from tests.nursery import tend
-
-NOWHERE = "postgresql:///none?host=/nonexistent"
+from tests import nursery
 
 
-@dataclass(frozen=True)
-class Orders:
-    """What a worker is told."""
-
-    url: str
-    world: str
-    direct: str | None = None
+@dataclass(frozen=True, kw_only=True)
+class Orders(nursery.Orders):
     name: str = "sample"
-    queue: str = "default"
-    lease: float = 30.0
-    heartbeat: float = 10.0
+    direct: str | None = None
     grace: float = 0.1
-    crash_limit: int = 5
     restart: float = 0.0
-    blocked: float = 300.0
-    drain: float = 20.0
     poll: float = 0.2
-    concurrency: int = 16
-    presence: bool = True
     kill_at: int = 0
 
 
@@ -320,29 +306,10 @@ async def work(orders: Orders) -> None:
     known = Workflows()
     for function in (effects, three_steps, crasher, blocker, family, noted, billing, busy, naps):
         known.add(function)
-    durations = (timedelta(seconds=s) for s in (orders.lease, orders.heartbeat, orders.grace))
-    lease = Lease(
-        *durations,
-        crash_limit=orders.crash_limit,
-        suspect=orders.crash_limit - 1,
-        restart=timedelta(seconds=orders.restart),
-        blocked=timedelta(seconds=orders.blocked),
-    )
-    database = CountedDatabase(orders.url, direct=orders.direct if orders.presence else NOWHERE, size=4)
+    database = CountedDatabase(orders.url, direct=orders.direct if orders.presence else nursery.NOWHERE, size=4)
     database.boundaries = world.boundaries
     await database.open()
-    runner = Runner(
-        database,
-        known,
-        name=orders.name,
-        queues=(orders.queue,),
-        concurrency=orders.concurrency,
-        lease=lease,
-        poll=timedelta(seconds=orders.poll),
-        drain=timedelta(seconds=orders.drain),
-        resources=world,
-    )
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, runner.stop)
+    runner = nursery.runner_for(orders, database, known, suspect=orders.crash_limit - 1, resources=world)
     world.note(f"owner-{runner.owner}")
     await runner.run()
     await database.close()
@@ -350,4 +317,4 @@ async def work(orders: Orders) -> None:
 
 
 if __name__ == "__main__":
-    tend(Orders, work)
+    nursery.tend(Orders, work)

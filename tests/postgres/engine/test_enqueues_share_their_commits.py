@@ -9,7 +9,7 @@ import pytest
 from suture.engine import Database, Engine, Run, workflow
 from suture.engine.intake import Hints
 from suture.errors import DatabaseUnavailable, InvalidRequest, PayloadUnfit
-from tests.postgres.engine.sample_worker import NOWHERE
+from tests.nursery import NOWHERE
 from tests.postgres.engine.stage import eventually, running
 
 COMMITS = "select count(distinct xmin::text) from suture.workflow_executions"

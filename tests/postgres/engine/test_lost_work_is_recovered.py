@@ -11,7 +11,7 @@ from suture.engine import Database, Engine, Lease, Run, workflow
 from suture.engine.ids import uuid7
 from suture.engine.lease import beat, sweep, tidy
 from suture.engine.records import Failure
-from tests.postgres.engine.sample_worker import NOWHERE
+from tests.nursery import NOWHERE
 from tests.postgres.engine.stage import LEASE, Worker, ended, eventually, reached, running
 
 CRASHES = 3

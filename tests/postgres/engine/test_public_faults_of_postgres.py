@@ -21,7 +21,7 @@ from suture.cli.installation import Account
 from suture.cli.postgres import EmbeddedPostgres
 from suture.engine import Database, Engine, Lease, Run, migrate, workflow
 from suture.errors import DatabaseUnavailable
-from tests.postgres.engine.sample_worker import NOWHERE
+from tests.nursery import NOWHERE
 from tests.postgres.engine.stage import ended, eventually, running
 
 POLL = timedelta(seconds=0.2)
