@@ -165,10 +165,6 @@ class QueueAtAGlance(Shape):
     """Enqueued behind others with the same concurrency key, among the first ten thousand that live with a key."""
     parked_more: bool
     """Whether there are more with a key."""
-    parked: int
-    """Enqueued behind others with the same concurrency key, among the first ten thousand that live with a key."""
-    parked_more: bool
-    """Whether there are more with a key."""
 
 
 class WorkerAtAGlance(Shape):
