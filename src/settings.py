@@ -169,7 +169,7 @@ class OperatorSettings(BaseModel, frozen=True):
     worker_namespace: str = ""
     """Namespace of the workers' pods: when one goes, its work is taken over at once. Empty: the leases alone tell."""
     health_address: str = "0.0.0.0:8081"
-    """Where /healthz is served, for the kubelet too, which probes from outside the pod."""
+    """Where /healthz, /readyz and /metrics are served, for the kubelet too, which probes from outside the pod; empty turns them off."""
 
 
 class ClientSettings(BaseModel, frozen=True):

@@ -6,13 +6,14 @@ act on differences, which a missed event loses. Here an event only says that the
 
 import itertools
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import kopf
 
 from suture.operator.keeper import Keeper
 from suture.operator.resource import GROUP, PLURAL, VERSION, Task
+from suture.operator.signs import Sign
 
 
 class Endless:
@@ -22,8 +23,8 @@ class Endless:
         return itertools.chain((1, 1, 2, 3, 5, 8), itertools.repeat(10))
 
 
-def registry(keeper: Keeper) -> kopf.OperatorRegistry:
-    """The handlers: one logs in, one watches."""
+def registry(keeper: Keeper, *, sign: Callable[[str], Sign]) -> kopf.OperatorRegistry:
+    """The handlers: one logs in, one watches. `sign` gives that of the watch over a namespace."""
     handlers = kopf.OperatorRegistry()
 
     @kopf.on.login(id="login", registry=handlers)
@@ -32,10 +33,13 @@ def registry(keeper: Keeper) -> kopf.OperatorRegistry:
 
     @kopf.on.event(GROUP, VERSION, PLURAL, id="task", registry=handlers)
     async def task(event: Mapping[str, Any], **_: Any) -> None:
+        seen = Task.read(event["object"])
         if event["type"] == "DELETED":
-            keeper.forget(event["object"]["metadata"]["uid"])
+            sign(seen.meta.namespace).saw_end(seen.meta.uid)
+            keeper.forget(seen.meta.uid)
         else:
-            await keeper.heed(Task.read(event["object"]))
+            sign(seen.meta.namespace).saw_one(seen.meta.uid, seen.meta.resource_version)
+            await keeper.heed(seen)
 
     return handlers
 

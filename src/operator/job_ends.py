@@ -15,6 +15,7 @@ from suture.errands.requests import ended_event
 from suture.errors import DatabaseUnavailable, IllegalTransition, NotFound
 from suture.operator.keeper import ACTOR
 from suture.operator.objects import Objects
+from suture.operator.signs import Sign
 from suture.operator.watching import Listed, follow
 
 log = logging.getLogger(__name__)
@@ -26,14 +27,15 @@ RECENT: Final = timedelta(minutes=15)
 class JobEnds:
     """Of the Jobs in `namespace`."""
 
-    def __init__(self, engine: Engine, objects: Objects, *, namespace: str) -> None:
-        self._engine, self._objects, self._namespace = engine, objects, namespace
+    def __init__(self, engine: Engine, objects: Objects, *, namespace: str, sign: Sign) -> None:
+        self._engine, self._objects, self._namespace, self._sign = engine, objects, namespace, sign
         self._told: dict[str, datetime] = {}
         """When, by the uid of the Job."""
 
     async def run(self) -> None:
         """Watch for ever."""
-        async for seen in follow(self._objects, f"/apis/batch/v1/namespaces/{self._namespace}/jobs", selector=EXECUTION):
+        path = f"/apis/batch/v1/namespaces/{self._namespace}/jobs"
+        async for seen in follow(self._objects, path, selector=EXECUTION, sign=self._sign):
             if isinstance(seen, Listed):
                 for job in seen.objects:
                     await self._heed(job)

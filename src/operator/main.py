@@ -20,7 +20,7 @@ It reads no Secret, and writes into metadata nothing but its own finalizer.
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import kopf
@@ -33,7 +33,9 @@ from suture.operator.keeper import Keeper
 from suture.operator.mirror import Mirror
 from suture.operator.objects import Objects
 from suture.operator.probes import probes
+from suture.operator.resource import PLURAL
 from suture.operator.resync import Resync
+from suture.operator.signs import Sign, Signs
 from suture.operator.workers import Workers
 from suture.settings import Settings
 
@@ -51,18 +53,21 @@ async def serve(settings: Settings) -> None:
     connected = Database.connect(url.get_secret_value(), direct=direct.get_secret_value() if direct else None, size=settings.database.pool)
     async with connected as database, Objects.connect(namespaces=chosen.namespaces) as objects:
         keeper = Keeper(Engine(database), objects, Workflows.discover(settings.workflows.modules))
-        mirror, resync = Mirror(keeper, every=chosen.mirror), Resync(keeper, every=chosen.resync)
+        signs = Signs()
+        sign = _sign_of_tasks(signs, chosen.namespaces)
+        mirror, resync = Mirror(keeper, every=chosen.mirror), Resync(keeper, every=chosen.resync, sign=sign)
         probed = probes(
             chosen.health_address,
             healthy=lambda: mirror.age < STUCK and resync.age < STUCK + chosen.resync.total_seconds(),
             ready=lambda: mirror.ready,
+            metrics=lambda: signs.page(gauges(keeper, mirror, resync)),
         )
         async with probed, asyncio.TaskGroup() as loops:
             # Before kopf: at its end it cancels every task that is younger than itself, whoever made it.
             others = [loops.create_task(mirror.run(), name="mirror"), loops.create_task(resync.run(), name="resync")]
-            others += [loops.create_task(hint, name="hint") for hint in _hints(settings, keeper.engine, objects)]
+            others += [loops.create_task(hint, name="hint") for hint in _hints(settings, keeper.engine, objects, signs)]
             await kopf.operator(
-                registry=registry(keeper),
+                registry=registry(keeper, sign=sign),
                 settings=watching(namespaces=chosen.namespaces),
                 standalone=True,
                 clusterwide=not chosen.namespaces,
@@ -72,9 +77,30 @@ async def serve(settings: Settings) -> None:
                 other.cancel()
 
 
-def _hints(settings: Settings, engine: Engine, objects: Objects) -> Iterator[Coroutine[Any, Any, None]]:
+def gauges(keeper: Keeper, mirror: Mirror, resync: Resync) -> dict[str, tuple[str, Callable[[], float]]]:
+    """What is told beside the signs of the watches."""
+    return {
+        "suture_operator_tasks": ("Tasks that are there.", lambda: len(keeper.known)),
+        "suture_operator_tasks_behind": (
+            "Tasks that must be looked at again: a write failed, or their row moved.",
+            lambda: len(keeper.behind),
+        ),
+        "suture_operator_ready": ("1: Postgres and the API server answered the last look.", lambda: mirror.ready),
+        "suture_operator_mirror_age_seconds": ("Since a look at the rows ended.", lambda: mirror.age),
+        "suture_operator_resync_age_seconds": ("Since a comparison of all Tasks with all rows ended.", lambda: resync.age),
+    }
+
+
+def _sign_of_tasks(signs: Signs, namespaces: tuple[str, ...]) -> Callable[[str], Sign]:
+    """By namespace, as kopf watches: each of those that are named, or all as one."""
+    for namespace in namespaces or ("",):
+        signs.of(PLURAL, namespace)  # one that shows nothing from the start is to be seen, too
+    return lambda namespace: signs.of(PLURAL, namespace if namespaces else "")
+
+
+def _hints(settings: Settings, engine: Engine, objects: Objects, signs: Signs) -> Iterator[Coroutine[Any, Any, None]]:
     """What only makes it fast: without them leases and looks tell the same, later."""
-    if settings.operator.worker_namespace:
-        yield Workers(engine, objects, namespace=settings.operator.worker_namespace).run()
+    if namespace := settings.operator.worker_namespace:
+        yield Workers(engine, objects, namespace=namespace, sign=signs.of("pods", namespace)).run()
     for namespace in settings.jobs.namespaces:
-        yield JobEnds(engine, objects, namespace=namespace).run()
+        yield JobEnds(engine, objects, namespace=namespace, sign=signs.of("jobs", namespace)).run()

@@ -1,4 +1,4 @@
-"""The kubelet's questions: /healthz while the looks at the rows go on, /readyz while they are answered."""
+"""The kubelet's questions: /healthz while the looks at the rows go on, /readyz while they are answered. Beside them /metrics."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -6,11 +6,14 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 from suture.errors import ConfigError
+from suture.operator.signs import MEDIA_TYPE
 
 
 @asynccontextmanager
-async def probes(address: str, *, healthy: Callable[[], bool], ready: Callable[[], bool]) -> AsyncIterator[None]:
-    """Serve the probes at `address` (host:port; empty: not at all) for the time of the block.
+async def probes(
+    address: str, *, healthy: Callable[[], bool], ready: Callable[[], bool], metrics: Callable[[], str]
+) -> AsyncIterator[None]:
+    """Serve the probes and the metrics at `address` (host:port; empty: not at all) for the time of the block.
 
     Raises: ConfigError when the address is not to be had.
     """
@@ -18,7 +21,7 @@ async def probes(address: str, *, healthy: Callable[[], bool], ready: Callable[[
         yield
         return
     app = web.Application()
-    app.add_routes([web.get("/healthz", _answer(healthy)), web.get("/readyz", _answer(ready))])
+    app.add_routes([web.get("/healthz", _answer(healthy)), web.get("/readyz", _answer(ready)), web.get("/metrics", _tell(metrics))])
     runner = web.AppRunner(app, handle_signals=False, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:
@@ -39,5 +42,12 @@ async def _listen(runner: web.AppRunner, address: str) -> None:
 def _answer(holds: Callable[[], bool]) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def answer(_: web.Request) -> web.Response:
         return web.Response(text="OK\n") if holds() else web.Response(status=503, text="Service Unavailable\n")
+
+    return answer
+
+
+def _tell(page: Callable[[], str]) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(text=page(), headers={"Content-Type": f"{MEDIA_TYPE}; charset=utf-8"})
 
     return answer

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 
 from suture.engine import LIVE, Execution, is_terminal
@@ -16,6 +16,7 @@ from suture.errors import IllegalTransition, NotFound, SutureError
 from suture.operator.keeper import ACTOR, Keeper, Known
 from suture.operator.mirror import settle_all
 from suture.operator.resource import Task
+from suture.operator.signs import Sign
 
 log = logging.getLogger(__name__)
 
@@ -23,8 +24,10 @@ _PAGE = 500
 
 
 class Resync:
-    def __init__(self, keeper: Keeper, *, every: timedelta) -> None:
-        self._keeper, self._every = keeper, every.total_seconds()
+    """`sign` gives that of the watch over a namespace: what it ought to have shown is found here."""
+
+    def __init__(self, keeper: Keeper, *, every: timedelta, sign: Callable[[str], Sign]) -> None:
+        self._keeper, self._every, self._sign = keeper, every.total_seconds(), sign
         self._compared = time.monotonic()
 
     @property
@@ -52,8 +55,12 @@ class Resync:
         before, seen = set(self._keeper.known), set[str]()
         async for page in self._keeper.objects.everywhere():
             seen.update(task.meta.uid for task in page)
+            for task in page:
+                self._sign(task.meta.namespace).compare(task.meta.uid, task.meta.resource_version)
             await settle_all(self._keeper, [await self._meet(task, rows) for task in page])
         for uid in before - seen:
+            if (known := self._keeper.known.get(uid)) is not None:
+                self._sign(known.task.meta.namespace).forget(uid)
             self._keeper.forget(uid)
         await self._cancel_orphans(row for row in rows.values() if row.labels["uid"] not in seen)
 

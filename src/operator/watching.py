@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from suture.errors import AccessDenied, NotFound, ServiceUnavailable, TemporaryError
 from suture.operator.objects import Objects
+from suture.operator.signs import Sign
 
 log = logging.getLogger(__name__)
 
@@ -36,12 +37,12 @@ class Changed(NamedTuple):
     gone: bool
 
 
-async def follow(objects: Objects, path: str, *, selector: str) -> AsyncIterator[Listed | Changed]:
-    """Everything that `selector` chooses of the list at `path`, for ever. What fails is said and tried again."""
+async def follow(objects: Objects, path: str, *, selector: str, sign: Sign) -> AsyncIterator[Listed | Changed]:
+    """Everything that `selector` chooses of the list at `path`, for ever. What fails is said and tried again; what comes is a `sign`."""
     failures = 0
     while True:
         try:
-            async for seen in _follow(objects, path, selector):
+            async for seen in _follow(objects, path, selector, sign):
                 failures = 0
                 yield seen
         except (TemporaryError, AccessDenied, NotFound) as error:
@@ -51,9 +52,10 @@ async def follow(objects: Objects, path: str, *, selector: str) -> AsyncIterator
         failures += 1
 
 
-async def _follow(objects: Objects, path: str, selector: str) -> AsyncIterator[Listed | Changed]:
+async def _follow(objects: Objects, path: str, selector: str, sign: Sign) -> AsyncIterator[Listed | Changed]:
     """From a list on, until the server no longer knows where the watch stood."""
     found, version = await _list(objects, path, selector)
+    sign.saw()
     yield Listed(found)
     while True:
         query = [("watch", "true"), ("allowWatchBookmarks", "true"), ("timeoutSeconds", str(_OPEN)), ("labelSelector", selector)]
@@ -64,6 +66,7 @@ async def _follow(objects: Objects, path: str, selector: str) -> AsyncIterator[L
                     return
                 raise _failure(one)
             version = one["metadata"]["resourceVersion"]
+            sign.saw()
             if kind != "BOOKMARK":
                 yield Changed(one, gone=kind == "DELETED")
 

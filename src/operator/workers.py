@@ -11,6 +11,7 @@ from typing import Any, Final
 from suture.engine import Engine
 from suture.errors import DatabaseUnavailable
 from suture.operator.objects import Objects
+from suture.operator.signs import Sign
 from suture.operator.watching import Listed, Object, follow
 
 log = logging.getLogger(__name__)
@@ -24,14 +25,14 @@ _AGAIN = 0.5  # seconds between two tries to tell while Postgres is away
 class Workers:
     """`namespace`: where the workers run."""
 
-    def __init__(self, engine: Engine, objects: Objects, *, namespace: str) -> None:
-        self._engine, self._objects, self._namespace = engine, objects, namespace
+    def __init__(self, engine: Engine, objects: Objects, *, namespace: str, sign: Sign) -> None:
+        self._engine, self._objects, self._namespace, self._sign = engine, objects, namespace, sign
         self._here: dict[str, str] = {}
         """Names of the pods that live, by uid."""
 
     async def run(self) -> None:
         """Watch for ever."""
-        async for seen in follow(self._objects, f"/api/v1/namespaces/{self._namespace}/pods", selector=SELECTOR):
+        async for seen in follow(self._objects, f"/api/v1/namespaces/{self._namespace}/pods", selector=SELECTOR, sign=self._sign):
             if isinstance(seen, Listed):
                 await self._compare(seen.objects)
             else:

@@ -2,6 +2,9 @@
 
 import json
 import re
+import socket
+import time
+import urllib.request
 from pathlib import Path
 
 from tests.cluster.apiserver import ApiServer, eventually
@@ -33,6 +36,39 @@ def test_a_watch_that_went_silent_hides_no_task(apiserver: ApiServer, tmp_path: 
         made.apply(made.task("after"))
 
         eventually("the resync finds it", lambda: made.state("after") == "enqueued", within=75)
+
+
+def test_a_watch_that_went_silent_is_seen_in_the_metrics(apiserver: ApiServer, tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    with field(apiserver, tmp_path) as made, Wire(apiserver.url) as wire:
+        started = time.time()
+        made.operator(KUBECONFIG=str(rewired(made, wire, tmp_path)), SUTURE_OPERATOR_HEALTH_ADDRESS=address)
+        watch = f'{{resource="tasks",namespace="{made.namespace}"}}'
+        made.apply(made.task("before"))
+        eventually("it is enqueued", lambda: made.state("before") == "enqueued")
+        eventually("the watch has shown it", lambda: metrics(address)["suture_operator_tasks"] == 1)
+        made.passes(2)
+        assert metrics(address)[f"suture_operator_watch_unseen{watch}"] == 0
+        last = metrics(address)[f"suture_operator_watch_last_event_timestamp_seconds{watch}"]
+        assert started < last < time.time()
+
+        wire.silence()
+        made.apply(made.task("after"))
+
+        eventually("it is told", lambda: metrics(address)[f"suture_operator_watch_unseen{watch}"] >= 1, within=75)
+        assert metrics(address)[f"suture_operator_watch_last_event_timestamp_seconds{watch}"] < time.time() - 1
+        eventually("a new watch shows it", lambda: metrics(address)[f"suture_operator_watch_unseen{watch}"] == 0, within=120)
+
+
+def metrics(address: str) -> dict[str, float]:
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=5) as answer:
+        lines = answer.read().decode().splitlines()
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if not line.startswith("#"))}
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])
 
 
 def test_an_api_server_that_is_away_is_waited_for(apiserver: ApiServer, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from kubernetes.aio import client
 from suture.engine import Database, Engine
 from suture.engine.ids import uuid7
 from suture.operator.objects import Objects
+from suture.operator.signs import Sign
 from suture.operator.workers import Workers
 from tests.fakes.web import Answer, web
 from tests.postgres.engine.stage import eventually
@@ -54,12 +55,31 @@ async def test_a_pod_that_goes_under_watch_is_gone_at_once(database: Database):
             await eventually(lambda: expired(database, lost), within=5, what="the end of the lease")
 
 
+async def test_a_bookmark_is_a_sign_of_the_watch(database: Database):
+    """Where nothing changes for hours, a watch that lives is told from one that is dead all the same."""
+    mark = {"type": "BOOKMARK", "object": {"kind": "Pod", "metadata": {"resourceVersion": "9"}}}
+    sign = Sign(seen_at=0)
+
+    with web() as server:
+        body = json.dumps(mark).encode() + b"\n"
+        stream = Answer(headers={"Content-Length": str(len(body) * 2)}, body=body)  # and then no more
+        server.says("/api/v1/namespaces/suture/pods", Answer(status=500), listed("worker-a"), stream)
+        async with watching(Engine(database), server.url, sign):
+            await eventually(lambda: later(sign, 0), within=5, what="the list")
+            listed_at = sign.seen_at
+            await eventually(lambda: later(sign, listed_at), within=5, what="the bookmark")
+
+
+async def later(sign: Sign, than: float) -> bool:
+    return sign.seen_at > than
+
+
 @asynccontextmanager
-async def watching(engine: Engine, url: str) -> AsyncIterator[None]:
+async def watching(engine: Engine, url: str, sign: Sign | None = None) -> AsyncIterator[None]:
     settings = client.Configuration()
     settings.host = url
     async with client.ApiClient(configuration=settings) as api:
-        life = asyncio.create_task(Workers(engine, Objects(api), namespace="suture").run())
+        life = asyncio.create_task(Workers(engine, Objects(api), namespace="suture", sign=sign or Sign()).run())
         yield
         life.cancel()
         await asyncio.wait([life])
