@@ -2,16 +2,23 @@
 
 import json
 import re
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from typer.main import get_command
 
+from suture.api.metrics import Traffic, page
 from suture.cli.api_reference import api_reference, undocumented
 from suture.cli.guarantees import guarantees_table, promises
 from suture.cli.main import app
 from suture.cli.reference import replaced
-from suture.engine import MOVES
+from suture.engine import MOVES, Health
+from suture.operator.main import gauges
+from suture.operator.signs import Signs
+from tests.unit.promql import Refused, read
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -104,3 +111,99 @@ def test_every_link_leads_somewhere(page: Path):
 @pytest.mark.parametrize("name", sorted(set(re.findall(r"`(test_\w+\.py)`", (DOCS / "operations.md").read_text() + CONTRIBUTING))))
 def test_a_test_that_is_named_exists(name: str):
     assert list((ROOT / "tests").rglob(name))
+
+
+# Metrics and alerts -----------------------------------------------------------------------------------------------------------
+
+OPERATIONS = (DOCS / "operations.md").read_text()
+SUFFIXES = {"counter": ("_total",), "histogram": ("_bucket", "_count", "_sum"), "gauge": ("",)}
+
+
+def exposed() -> dict[str, tuple[str, frozenset[str]]]:
+    """By name of each series that gateway and operator tell when there is something of everything: its type and its labels."""
+    now, traffic, signs = datetime.now(UTC), Traffic(), Signs()
+    traffic.answered("GET", "/tasks", 200, 0.1)
+    traffic.delivered("pagerduty", "accepted")
+    signs.of("tasks")
+    depth = {"queue": "q", "status": "enqueued", "count": 1, "oldest_seconds": 1.0}
+    counts = dict.fromkeys(("fired_count", "missed_count", "skipped_count"), 1)
+    health = Health(
+        depth=[depth | {"due": 1, "delayed": 0, "parked": 0, "due_seconds": 1.0}],
+        workers=[{"beat_seconds": 1.0}],
+        endings=[{"workflow": "w", "attempt": 1, "ended": 1, "failed": 1}],
+        latency_seconds={"p50": 1.0},
+        unclaimable=[{"workflow": "w", "count": 1}],
+        queues=[{"name": "q", "paused": True, "concurrency": 1, "per_key": 1, "starts_per_second": 1.0}],
+        paused_steps=[{"step": "s", "workflow": "w", "held": 1, "paused_at": now}],
+        schedules=[{"name": "s", "paused": False, "problem": None, "next_at": now, "last_at": now} | counts],
+    )
+    nothing: Any = None
+    told = {name: (text, lambda: 1.0) for name, (text, _) in gauges(nothing, nothing, nothing).items()}
+    text = page(traffic, health).decode() + signs.page(told)
+    families = [family for family in text_string_to_metric_families(text) if not family.name.endswith("_created")]
+    return {
+        sample.name: (family.type, frozenset(sample.labels) - {"le"})
+        for family in families
+        for sample in family.samples
+        if sample.name.removeprefix(family.name) in SUFFIXES[family.type]
+    }
+
+
+EXPOSED = exposed()
+
+
+def metrics_table() -> dict[str, frozenset[str]]:
+    rows = re.findall(r"^\| `(suture_\w+)` \| (.*?) ?\| .+ \|$", OPERATIONS, re.MULTILINE)
+    return {name: frozenset(re.findall(r"`(\w+)`", labels)) for name, labels in rows}
+
+
+def alerts() -> dict[str, str]:
+    """Expression by name."""
+    return dict(re.findall(r"^\| (\w+) \| `([^`]+)`(?: for \d+[smh])? \| [^|]+ \|$", OPERATIONS, re.MULTILINE))
+
+
+def test_every_metric_that_is_told_is_documented_with_its_labels_and_no_other():
+    told = {name: labels for name, (kind, labels) in EXPOSED.items() if kind != "histogram"}
+    told |= {
+        name.removesuffix("_count"): labels for name, (kind, labels) in EXPOSED.items() if kind == "histogram" and name.endswith("_count")
+    }
+    assert metrics_table() == told
+
+
+def test_every_line_of_the_alerts_is_read():
+    first = OPERATIONS.partition("| alert |")[2].partition("\n\n")[0]
+    assert len(alerts()) == first.count("\n| ") >= 20
+
+
+@pytest.mark.parametrize("name", alerts())
+def test_an_alert_is_an_expression_over_metrics_that_there_are(name: str):
+    expression = read(alerts()[name])
+    assert expression.metrics
+    for metric, labels in expression.metrics:
+        assert metric in EXPOSED, metric
+        assert labels <= EXPOSED[metric][1], f"{metric} has no label of {sorted(labels - EXPOSED[metric][1])}"
+    assert {metric for metric in expression.ranged if EXPOSED[metric][0] == "gauge"} == set(), "a gauge has no rate"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "suture_workers ==",
+        "suture_workers == 0)",
+        "suture_workers[5m] > 0",
+        "rate(suture_workers) > 0",
+        "time() > 3",
+        "time() and suture_workers",
+        "max by queue (suture_workers) > 0",
+        'suture_executions{status="running} > 0',
+        "suture_executions{status=running} > 0",
+        "rise(suture_workers[5m]) > 0",
+        "rate(suture_workers[5]) > 0",
+        "suture_workers > 0 unless on queue suture_workers",
+        "suture_workers & 3",
+        "",
+    ],
+)
+def test_what_prometheus_would_refuse_is_no_alert(text: str):
+    with pytest.raises(Refused):
+        read(text)
