@@ -5,16 +5,17 @@ caller goes on only when its own row is durable. Knows no workflow code and no l
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from datetime import datetime
-from operator import itemgetter
-from typing import Generic, NamedTuple, TypeVar
+from itertools import islice
+from typing import Any, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
-from suture.engine.database import Database
+from suture.engine.database import Database, Row
 from suture.errors import Conflict, DatabaseUnavailable
 
-Item = TypeVar("Item")
+Item = TypeVar("Item", bound=tuple[Any, ...])
+"""What is written; its first field is the execution."""
 
 BATCH = 200
 """Rows of one statement at most: a few milliseconds in which the rows are locked, and the next batch is made meanwhile."""
@@ -42,10 +43,6 @@ class Ending(NamedTuple):
     output: str
 
 
-_execution = itemgetter(0)
-_STEP = itemgetter(0, 1)
-
-
 class Written(NamedTuple):
     """What a write answers."""
 
@@ -63,9 +60,9 @@ class Noted(asyncio.Future["Written | None"]):
 
 
 class Batches(Generic[Item]):
-    """Gathers items and writes them in batches. `write` answers for each key that it wrote."""
+    """Gathers items and writes them in batches. `write` gets them in the order of their executions and answers in it; None: it is lost."""
 
-    def __init__(self, write: Callable[[list[Item]], Awaitable[Mapping[Hashable, Written]]]) -> None:
+    def __init__(self, write: Callable[[list[Item]], Awaitable[Sequence[Written | None]]]) -> None:
         self._write = write
         self._waiting: dict[Hashable, tuple[Item, Noted]] = {}
         self._lanes: set[asyncio.Task[None]] = set()
@@ -83,24 +80,33 @@ class Batches(Generic[Item]):
         return future
 
     async def _drain(self) -> None:
-        while self._waiting:
-            keys = list(self._waiting)[:BATCH]
-            await self._settle({key: self._waiting.pop(key) for key in keys})
+        while waiting := self._waiting:
+            if len(waiting) <= BATCH:
+                self._waiting = {}
+                await self._settle(list(waiting.values()))
+            else:
+                await self._settle([waiting.pop(key) for key in list(islice(waiting, BATCH))])
 
-    async def _settle(self, batch: dict[Hashable, tuple[Item, Noted]]) -> None:
+    async def _settle(self, batch: list[tuple[Item, Noted]]) -> None:
+        batch.sort(key=_execution)  # rows are locked in this order, as everywhere
         try:
-            rows = await self._write([item for item, _ in batch.values()])
+            answers = await self._write([item for item, _ in batch])
         except Exception as error:  # noqa: BLE001 (the border between a batch and its callers: each hears what its own write met)
             if len(batch) == 1 or isinstance(error, DatabaseUnavailable):
-                for _, future in batch.values():
+                for _, future in batch:
                     _fail(future, error)
             else:  # one that Postgres refuses must not take its neighbours along
-                for key, entry in batch.items():
-                    await self._settle({key: entry})
+                for entry in batch:
+                    await self._settle([entry])
         else:
-            for key, (_, future) in batch.items():
+            for (_, future), answer in zip(batch, answers, strict=True):
                 if not future.done():
-                    future.set_result(rows.get(key))
+                    future.set_result(answer)
+
+
+def _execution(entry: tuple[tuple[Any, ...], Noted]) -> UUID:
+    execution: UUID = entry[0][0]
+    return execution
 
 
 def _fail(future: Noted, error: Exception) -> None:
@@ -123,23 +129,37 @@ class Journal:
     def complete(self, ending: Ending) -> Noted:
         return self._endings.put((ending.execution, ending.epoch), ending)
 
-    async def _write_steps(self, steps: list[Step]) -> Mapping[Hashable, Written]:
-        steps.sort(key=_execution)  # rows are locked in this order, as everywhere
-        columns = [list(column) for column in zip(*steps, strict=True)]
+    async def _write_steps(self, steps: list[Step]) -> Sequence[Written | None]:
+        executions, epochs, names, kinds, outputs, attempts, started = zip(*steps, strict=True)
+        columns = executions, _once(epochs), names, _once(kinds), outputs, _once(attempts), started
         try:
-            rows = await self._database.many("checkpoint", self._owner, *columns)
-            earlier: dict[tuple[UUID, str | None], str | None] = dict.fromkeys(map(_STEP, rows))
+            return _answers(outputs, await self._database.one("checkpoint", self._owner, *columns))
         except Conflict:  # the answer to a commit of one of them was lost
             rows = await self._database.many("checkpoint_again", self._owner, *columns)
-            earlier = {_STEP(row): row["earlier"] for row in rows}
-        return {
-            (s.execution, s.epoch, s.name): Written(earlier[s.execution, s.name] or s.output, (s.execution, None) in earlier)
-            for s in steps
-            if (s.execution, s.name) in earlier
-        }
+        found = {(row["execution_id"], row["step_id"]): row["earlier"] for row in rows}
+        return [
+            Written(found[step.execution, step.name] or step.output, (step.execution, None) in found)
+            if (step.execution, step.name) in found
+            else None
+            for step in steps
+        ]
 
-    async def _write_endings(self, endings: list[Ending]) -> Mapping[Hashable, Written]:
-        endings.sort(key=_execution)
-        columns = zip(*endings, strict=True)
-        written = {row["id"] for row in await self._database.many("complete", self._owner, *map(list, columns), self._actor)}
-        return {(e.execution, e.epoch): Written(e.output, cancelled=False) for e in endings if e.execution in written}
+    async def _write_endings(self, endings: list[Ending]) -> Sequence[Written | None]:
+        executions, epochs, outputs = zip(*endings, strict=True)
+        return _answers(outputs, await self._database.one("complete", self._owner, executions, _once(epochs), outputs, self._actor))
+
+
+def _once(column: Sequence[Any]) -> Sequence[Any]:
+    """A column in which all are the same is sent as one: the driver takes longer for each element than Postgres."""
+    return column[:1] if column.count(column[0]) == len(column) else column
+
+
+def _answers(outputs: Sequence[str], row: Row) -> Sequence[Written | None]:
+    """An answer for each of `outputs`. Nearly always all are held and nobody wishes to cancel: then the row says no more than that."""
+    held, cancelled = row["held"], row["cancelled"]
+    if held is None and cancelled is None:
+        return [Written(output, cancelled=False) for output in outputs]
+    return [
+        Written(output, place in (cancelled or ())) if held is None or place in held else None
+        for place, output in enumerate(outputs, start=1)
+    ]

@@ -52,16 +52,20 @@ def plain(declared: TypeAdapter[Any], value: Any, *, what: str) -> Any:
 
     Raises: PayloadUnfit when it is none, or does not fit the declared type.
     """
+    return checked(declared, value, what=what)[0]
+
+
+def checked(declared: TypeAdapter[Any], value: Any, *, what: str) -> tuple[Any, Any]:
+    """As `plain`, and with it the result as every later run will read it from there."""
     try:
         kept = value if _is_plain(value) else declared.dump_python(value, mode="json", warnings="error")
-        _read(declared, kept)
+        return kept, _read(declared, kept)
     except (ValueError, TypeError, RecursionError):
         # The driver of the message is a person who reads it in a row: the value itself may be a secret and stays out.
         raise PayloadUnfit(
             f"The result of {what}, a {type(value).__name__}, cannot be kept as JSON of its declared type: "
             "return plain JSON values or a pydantic model, and annotate the function with what it returns."
         ) from None
-    return kept
 
 
 def restored(declared: TypeAdapter[Any], kept: Any, *, what: str) -> Any:

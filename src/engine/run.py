@@ -21,7 +21,7 @@ from suture.engine.outcome import recalled
 from suture.engine.payload import admit_name
 from suture.engine.records import Checkpoint, Execution
 from suture.engine.replay import ADDED, Replay
-from suture.engine.results import adapter, plain, received, restored, returned
+from suture.engine.results import adapter, checked, plain, received, restored, returned
 from suture.engine.retry import Retry
 from suture.engine.steps import Pauses, stand_aside
 from suture.engine.transaction import Connection, Done, Isolation, opened
@@ -92,11 +92,11 @@ class Run:
         started = self._now()
         result = await self.attempts.make(name, lambda: function(*args), retry=retry, timeout=timeout, started=started)
         try:
-            value = plain(declared, result, what=what)
+            value, read = checked(declared, result, what=what)
             kept = await self._claim.checkpoint(name, value, kind="step", attempts=self.attempts.number(name), started_at=started)
         except (PayloadUnfit, PayloadTooLarge) as error:
             raise await self.attempts.remember(name, error, started) from None
-        return restored(declared, kept, what=what)  # type: ignore[no-any-return]
+        return read if kept is value else restored(declared, kept, what=what)  # type: ignore[no-any-return]
 
     @asynccontextmanager
     async def transaction(

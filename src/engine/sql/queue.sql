@@ -167,23 +167,27 @@ with limited as materialized (
 select * from here union all select * from elsewhere
 
 -- name: complete
--- many: the ids that are completed now; what is missing is lost
--- $1 owner uuid, $2 ids uuid[] (in order), $3 epochs bigint[], $4 outputs jsonb[], $5 actor text
+-- one: the places in $2, from 1, that are completed now (null: all of them; the others are lost)
+-- $1 owner uuid, $2 ids uuid[] (in order), $3 epochs bigint[], $4 outputs jsonb[], $5 actor text; of $3 one element does for all
 --
 -- Many executions are one statement, as with `checkpoint`.
 with held as materialized (
-    select w.id, w.output
-    from unnest($2::uuid[], $3::bigint[], $4::jsonb[]) as w (id, epoch, output)
+    select w.nth, w.id, w.output
+    from unnest($2::uuid[], $3::bigint[], $4::jsonb[]) with ordinality as w (id, epoch, output, nth)
     cross join lateral (
-        select from suture.workflow_executions x where x.id = w.id and x.owner_id = $1 and x.epoch = w.epoch for no key update
+        select from suture.workflow_executions x
+        where x.id = w.id and x.owner_id = $1 and x.epoch = coalesce(w.epoch, ($3::bigint[])[1])
+        for no key update
     ) as e
+), completed as (
+    update suture.workflow_executions e
+    set status = 'completed', output = held.output, owner_id = null, lease_expires = null, finished_at = now(), updated_at = now(),
+        changed_at = clock_timestamp(), changed_by = $5, reason = 'finished'
+    from held
+    where e.id = held.id
 )
-update suture.workflow_executions e
-set status = 'completed', output = held.output, owner_id = null, lease_expires = null, finished_at = now(), updated_at = now(),
-    changed_at = clock_timestamp(), changed_by = $5, reason = 'finished'
+select case when count(*) < cardinality($2::uuid[]) then coalesce(array_agg(nth), '{}') end as held, null as cancelled
 from held
-where e.id = held.id
-returning e.id
 
 -- name: fail
 -- maybe: the id; no row: the lease is lost

@@ -27,7 +27,7 @@ async def claim(
 
 async def end(database: Database, *rows: dict[str, Any]) -> None:
     for row in rows:
-        assert await database.many("complete", row["owner_id"], [row["id"]], [row["epoch"]], ["null"], "worker")
+        assert (await database.one("complete", row["owner_id"], [row["id"]], [row["epoch"]], ["null"], "worker"))["held"] is None
 
 
 async def many(engine: Engine, count: int, **options: Any) -> list[UUID]:

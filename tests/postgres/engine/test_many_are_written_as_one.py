@@ -63,19 +63,19 @@ async def test_one_that_postgres_refuses_does_not_take_its_neighbours_along(engi
 async def test_what_comes_while_a_write_is_under_way_goes_together_with_the_next():
     gate, batches = asyncio.Event(), []
 
-    async def write(items: list[int]) -> dict[int, Written]:
+    async def write(items: list[tuple[int]]) -> list[Written]:
         batches.append(len(items))
         await gate.wait()
-        return {item: Written(str(item), cancelled=False) for item in items}
+        return [Written(str(item), cancelled=False) for (item,) in items]
 
     gathered = Batches(write)
-    waiting = [gathered.put(0, 0)]
+    waiting = [gathered.put(0, (0,))]
     await asyncio.sleep(0)
-    waiting += [gathered.put(1, 1)]
+    waiting += [gathered.put(1, (1,))]
     await asyncio.sleep(0)  # both lanes are busy now
-    waiting += [gathered.put(n, n) for n in range(2, 100)]
+    waiting += [gathered.put(n, (n,)) for n in reversed(range(2, 300))]
     gate.set()
     answers = await asyncio.gather(*waiting)
 
-    assert [answer.output for answer in answers] == [str(n) for n in range(100)]
-    assert batches == [1, 1, 98]
+    assert [answer.output for answer in answers] == [str(n) for n in (0, 1, *reversed(range(2, 300)))]
+    assert batches == [1, 1, 200, 98]

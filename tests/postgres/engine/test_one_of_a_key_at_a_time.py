@@ -258,7 +258,7 @@ async def test_one_that_comes_while_its_key_is_being_released_is_not_forgotten(e
     await keyed(engine, "k")
     (row,) = await claim(database)
     async with database.transaction() as session:
-        assert await session.many("complete", row["owner_id"], [row["id"]], [row["epoch"]], ["null"], "worker")
+        assert (await session.one("complete", row["owner_id"], [row["id"]], [row["epoch"]], ["null"], "worker"))["held"] is None
         coming = asyncio.create_task(keyed(engine, "k"))  # sees the key as held, and waits for what its end commits
         await eventually(lambda: _waits(psql))
     second = await coming
