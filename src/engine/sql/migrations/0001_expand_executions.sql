@@ -33,42 +33,44 @@
 
 create schema if not exists suture;
 
+-- What never changes stands first, and half of each page is left free: of a version that finds room beside the one before it, the log holds
+-- only what follows the first change.
 create table suture.workflow_executions (
     id              uuid        primary key,
     workflow        text        not null check (workflow <> ''),
     version         integer     not null default 1,
     queue           text        not null default 'default' check (queue <> ''),
     priority        integer     not null default 0,
-    status          text        not null default 'enqueued'
-                    constraint known_status check (status in ('enqueued', 'running', 'waiting', 'completed', 'error', 'cancelled')),
     input           jsonb       not null,
-    output          jsonb,
-    error           jsonb,
     operation_key   text,
     input_digest    bytea,
     labels          jsonb       not null default '{}',
-    owner_id        uuid,
-    epoch           bigint      not null default 0,
-    lease_expires   timestamptz,
-    run_at          timestamptz not null default now(),
-    attempt         integer     not null default 1,
     max_attempts    integer,
-    crashes         integer     not null default 0,
-    step            text,
-    deadline_at     timestamptz,
-    cancel_requested_by text,
-    cancel_reason   text,
     forked_from     uuid,
     created_at      timestamptz not null default now(),
+    deadline_at     timestamptz,
+    run_at          timestamptz not null default now(),
+    attempt         integer     not null default 1,
+    crashes         integer     not null default 0,
+    epoch           bigint      not null default 0,
+    owner_id        uuid,
+    lease_expires   timestamptz,
     started_at      timestamptz,
     updated_at      timestamptz not null default now(),
     finished_at     timestamptz,
     changed_at      timestamptz not null default clock_timestamp(),
+    status          text        not null default 'enqueued'
+                    constraint known_status check (status in ('enqueued', 'running', 'waiting', 'completed', 'error', 'cancelled')),
     changed_by      text        not null,
     reason          text        not null default '',
+    step            text,
+    output          jsonb,
+    error           jsonb,
+    cancel_requested_by text,
+    cancel_reason   text,
     constraint owned_while_running check ((status = 'running') = (owner_id is not null) and (status = 'running') = (lease_expires is not null)),
     constraint finished_when_ended check ((status in ('completed', 'error', 'cancelled')) = (finished_at is not null))
-) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500);
+) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500);
 
 -- lease_expires is in no index on purpose: a heartbeat stays a HOT update.
 create index executions_due     on suture.workflow_executions (queue, priority desc, run_at) where status = 'enqueued';
