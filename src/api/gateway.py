@@ -1,5 +1,6 @@
 """The gateway: what every door shares, and how a door asks for it and for who calls. Decides nothing itself."""
 
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -10,7 +11,10 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from suture.api.authentication import Principal, Role, Tokens, identify
 from suture.api.metrics import Traffic
 from suture.engine import Engine, Workflows
+from suture.errors import DatabaseUnavailable
 from suture.remediation.records import Records
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -23,6 +27,20 @@ class Gateway:
     traffic: Traffic = field(default_factory=Traffic)
     draining: bool = False
     """After SIGTERM: requests are still served, but readiness sends new ones elsewhere."""
+    away: bool = False
+    """Whether Postgres did not answer when it was asked last."""
+
+    def lost(self, error: DatabaseUnavailable) -> None:
+        """Postgres did not answer: said once, since a kubelet asks every few seconds."""
+        if not self.away:
+            log.warning("Postgres is away: %s", error)
+        self.away = True
+
+    def found(self) -> None:
+        """It answered."""
+        if self.away:
+            log.info("Postgres is back")
+        self.away = False
 
 
 def gateway_of(request: Request) -> Gateway:

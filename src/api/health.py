@@ -61,7 +61,13 @@ async def ready(gateway: Here) -> Alive:
     """Whether requests should come here: Postgres answers, and the process is not about to stop."""
     if gateway.draining:
         raise ServiceUnavailable("This gateway is about to stop.")
-    await within(PROBE_LIMIT, gateway.engine.ping())
+    try:
+        await within(PROBE_LIMIT, gateway.engine.ping())
+    except DatabaseUnavailable as error:
+        gateway.lost(error)
+        # Anybody may ask: where Postgres is looked for, and as whom, is for the log.
+        raise DatabaseUnavailable("Postgres does not answer as it should: the log of the gateway says why.") from None
+    gateway.found()
     return Alive(status="ready")
 
 

@@ -39,22 +39,21 @@ async def serve(settings: Settings, *, started: Callable[[str], None] | None = N
     async with Database.connect(
         settings.database.url.get_secret_value(), direct=_opened(settings.database.direct), size=settings.database.pool, packages=packages
     ) as database:
-        engine = Engine(database)
-        app = application(engine, Records(database), Workflows.discover(settings.workflows.modules), settings=settings.api)
+        app = application(Engine(database), Records(database), Workflows.discover(settings.workflows.modules), settings=settings.api)
         with listen(settings.api.address) as listener:
-            looking = asyncio.create_task(_look(engine))
+            looking = asyncio.create_task(_look(app.state.gateway))
             try:
                 await run(app, listener, started=started)
             finally:
                 looking.cancel()
 
 
-async def _look(engine: Engine) -> None:
-    """Say in the log what is wrong with the way to Postgres, before the first request finds out. Readiness says it to machines."""
+async def _look(gateway: Gateway) -> None:
+    """Say in the log what is wrong with the way to Postgres, before the first request finds out."""
     try:
-        await engine.ping()
+        await gateway.engine.ping()
     except DatabaseUnavailable as error:
-        log.warning("Postgres is away: %s", error)
+        gateway.lost(error)
 
 
 def application(engine: Engine, records: Records, workflows: Workflows, *, settings: ApiSettings) -> FastAPI:

@@ -14,6 +14,7 @@ import pytest
 from suture.engine import Database
 from suture.errors import DatabaseUnavailable
 from tests.fakes.refusing import refusing
+from tests.postgres.api.gateway import running as gateway_running
 from tests.postgres.command import COMMAND, environment, suture
 from tests.postgres.servers import renamed
 
@@ -99,6 +100,15 @@ async def test_a_process_says_in_its_log_what_is_closed(process: str, tmp_path: 
         rest, _ = await asyncio.wait_for(started.communicate(), 30)
     assert (told["level"], "sesame" in json.dumps(told), b"sesame" in rest) == ("warning", False, False)
     assert re.search(WAYS["nobody listens"], told["event"]), told
+
+
+async def test_whoever_asks_for_readiness_learns_nothing_that_the_log_does_not_keep(caplog: pytest.LogCaptureFixture) -> None:
+    async with gateway_running(NOBODY) as gateway:
+        answers = [await gateway.by(None).get("/readyz") for _ in range(3)]
+    assert {answer.status_code for answer in answers} == {503}
+    assert {answer.json()["detail"] for answer in answers} == {"Postgres does not answer as it should: the log of the gateway says why."}
+    (told,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert re.search(WAYS["nobody listens"], told.getMessage())
 
 
 async def _line(out: asyncio.StreamReader | None, text: str) -> dict[str, str]:
