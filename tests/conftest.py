@@ -1,6 +1,7 @@
 """The tiers: a test belongs to the folder it stands in, quick tiers run first, and what was skipped is said loudly.
 
-Side by side (`-n 2`) each process takes a file at a time, and a whole tier whose tests share a cluster: these first, since they end last.
+Side by side (`-n 3`) each process takes a file at a time, and the whole tier whose tests share the nodes. The slow tiers come first, since
+they end last.
 
 With CI=true a skip is a failure: a tier that silently stops to run is a tier that silently stops to protect. The fixtures of a tier are
 in its own conftest.
@@ -17,8 +18,9 @@ from xdist.scheduler import LoadScopeScheduling
 
 TESTS = Path(__file__).resolve().parent
 TIERS = ("unit", "postgres", "cluster", "node", "browser")
-SHARED = ("node", "cluster")
-"""Tiers whose tests share a cluster or an API server, slowest first."""
+SHARED = "node"
+"""The tier of which a machine runs one at a time. Each process of the cluster tier has an API server of its own."""
+SLOW = (SHARED, "cluster")
 CI = os.environ.get("CI") == "true"
 
 
@@ -48,12 +50,12 @@ class Tiers:
 
 
 class Lanes(LoadScopeScheduling):
-    """Hands each process a file at a time, or all of a tier that shares."""
+    """Hands each process a file at a time, or all of the tier that shares."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.split("::", maxsplit=1)[0]
         name = tier(TESTS.parent / file)
-        return name if name in SHARED else file
+        return name if name == SHARED else file
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Lanes:
@@ -116,7 +118,7 @@ def rank(name: str) -> int:
 
 
 def slowest(name: str) -> int:
-    return SHARED.index(name) if name in SHARED else len(SHARED)
+    return SLOW.index(name) if name in SLOW else len(SLOW)
 
 
 def reason(longrepr: object) -> str:

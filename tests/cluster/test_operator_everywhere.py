@@ -26,19 +26,7 @@ def test_without_namespaces_it_serves_all_of_them(apiserver: ApiServer, tmp_path
         apiserver.kubectl("delete", "task", "away", "-n", elsewhere, "--timeout=20s")
 
 
-def test_a_watch_that_went_silent_hides_no_task(apiserver: ApiServer, tmp_path: Path) -> None:
-    with field(apiserver, tmp_path) as made, Wire(apiserver.url) as wire:
-        made.operator(KUBECONFIG=str(rewired(made, wire, tmp_path)))
-        made.apply(made.task("before"))
-        eventually("it is enqueued", lambda: made.state("before") == "enqueued")
-
-        wire.silence()  # the connections stay open and carry nothing more; new ones work
-        made.apply(made.task("after"))
-
-        eventually("the resync finds it", lambda: made.state("after") == "enqueued", within=75)
-
-
-def test_a_watch_that_went_silent_is_seen_in_the_metrics(apiserver: ApiServer, tmp_path: Path) -> None:
+def test_a_watch_that_went_silent_hides_no_task_and_is_seen_in_the_metrics(apiserver: ApiServer, tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
     with field(apiserver, tmp_path) as made, Wire(apiserver.url) as wire:
         started = time.time()
@@ -52,9 +40,10 @@ def test_a_watch_that_went_silent_is_seen_in_the_metrics(apiserver: ApiServer, t
         last = metrics(address)[f"suture_operator_watch_last_event_timestamp_seconds{watch}"]
         assert started < last < time.time()
 
-        wire.silence()
+        wire.silence()  # the connections stay open and carry nothing more; new ones work
         made.apply(made.task("after"))
 
+        eventually("the resync finds it", lambda: made.state("after") == "enqueued", within=75)
         eventually("it is told", lambda: metrics(address)[f"suture_operator_watch_unseen{watch}"] >= 1, within=75)
         assert metrics(address)[f"suture_operator_watch_last_event_timestamp_seconds{watch}"] < time.time() - 1
         eventually("a new watch shows it", lambda: metrics(address)[f"suture_operator_watch_unseen{watch}"] == 0, within=120)
