@@ -252,6 +252,22 @@ async def test_a_worker_may_make_jobs_where_the_values_say_and_nothing_else(apis
         assert await jobs.find(shop, made["metadata"]["name"]) is None
 
 
+def test_nobody_reads_the_metrics_of_the_operator_who_was_not_named() -> None:
+    named = "networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.team=monitoring"
+
+    assert ingress_of_operator(*OWN) == []
+    (rule,) = ingress_of_operator(*OWN, "--set", named)
+
+    assert rule["ports"] == [{"port": "health"}]
+    assert rule["from"] == [{"namespaceSelector": {"matchLabels": {"team": "monitoring"}}}]
+
+
+def ingress_of_operator(*values: str) -> list[dict[str, Any]]:
+    found = (d for d in render(*values) if d["kind"] == "NetworkPolicy" and d["metadata"]["name"].endswith("-operator"))
+    rules: list[dict[str, Any]] = next(found)["spec"]["ingress"]
+    return rules
+
+
 def test_the_operator_hears_of_pods_and_jobs_only_where_it_needs_to() -> None:
     roles = {
         (d["metadata"]["namespace"], d["metadata"]["name"]): d["rules"]
