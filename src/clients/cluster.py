@@ -260,8 +260,11 @@ async def _all(tasks: Iterable[Coroutine[Any, Any, None]]) -> None:
         async with asyncio.TaskGroup() as group:
             for task in tasks:
                 group.create_task(task)
-    except* SutureError as failed:
-        raise failed.exceptions[0] from None
+    except ExceptionGroup as failed:  # not `except*`: before Python 3.11.4 what is raised there comes out as a group again
+        ours, others = failed.split(SutureError)
+        if ours is None or others:
+            raise
+        raise ours.exceptions[0] from None
 
 
 def _complaints(answer: Answer) -> list[str]:

@@ -69,8 +69,7 @@ def test_the_sdist_holds_the_sources_and_no_tests(built: Path):
 
 def test_a_wheel_from_the_sdist_is_the_same(built: Path, wheel: set[str], tmp_path: Path):
     (file,) = built.glob("*.tar.gz")
-    with tarfile.open(file) as archive:
-        archive.extractall(tmp_path, filter="data")
+    subprocess.run(["tar", "-xzf", file, "-C", tmp_path], check=True)  # `extractall` safely: only from Python 3.11.4 on
     build(next(tmp_path.iterdir()), tmp_path / "again", "--wheel")
     assert members(tmp_path / "again") == wheel
 
