@@ -129,7 +129,7 @@ class Intake:
     def __init__(self, database: Database) -> None:
         self._database, self.hints = database, Hints(database)
         self._waiting: deque[Entry] = deque()
-        self._lanes: set[asyncio.Task[None]] = set()
+        self._lanes: set[asyncio.Task[Any] | None] = set()
         self._busy = 0
         """Lanes with a statement under way; the others are about to look for the next one."""
 
@@ -143,26 +143,33 @@ class Intake:
         if self._busy == len(self._lanes) < _LANES:
             lane = asyncio.create_task(self._drain(), name="intake")
             self._lanes.add(lane)
-            lane.add_done_callback(self._lanes.discard)
+            lane.add_done_callback(self._lanes.discard)  # one that is cancelled before it began
         return new.born(await place)
 
     async def _drain(self) -> None:
-        while self._waiting:
-            try:
-                async with self._database.session() as session:
-                    end = time.monotonic() + _TURN
-                    while time.monotonic() < end and (batch := self._take()):
-                        self._busy += 1
-                        try:
-                            await self._write(session, batch)
-                        finally:
-                            self._busy -= 1
-                        # Whoever goes on with another one shall find this connection: a turn of the loop or two, and no timer.
+        try:
+            while self._waiting:
+                await self._turn()
+        finally:
+            # Here and not when the task is seen as done, a turn later: what is put in between would find a lane, and none that drains.
+            self._lanes.discard(asyncio.current_task())
+
+    async def _turn(self) -> None:
+        try:
+            async with self._database.session() as session:
+                end = time.monotonic() + _TURN
+                while time.monotonic() < end and (batch := self._take()):
+                    self._busy += 1
+                    try:
+                        await self._write(session, batch)
+                    finally:
+                        self._busy -= 1
+                    # Whoever goes on with another one shall find this connection: a turn of the loop or two, and no timer.
+                    await asyncio.sleep(0)
+                    if not self._waiting:
                         await asyncio.sleep(0)
-                        if not self._waiting:
-                            await asyncio.sleep(0)
-            except DatabaseUnavailable as error:
-                _fail(self._take(), error)  # who came for this connection; those of a statement have heard of it
+        except DatabaseUnavailable as error:
+            _fail(self._take(), error)  # who came for this connection; those of a statement have heard of it
 
     def _take(self) -> list[Entry]:
         taken: list[Entry] = []

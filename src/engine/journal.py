@@ -5,7 +5,7 @@ caller goes on only when its own row is durable. Knows no workflow code and no l
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -21,6 +21,8 @@ BATCH = 200
 """Rows of one statement at most: a few milliseconds in which the rows are locked, and the next batch is made meanwhile."""
 
 _LANES = 2  # writes of one kind under way at the same time: the next is being made while one waits for the disk
+
+_CUT_OFF = "The process ends in the middle of a write: nobody knows whether it was made."
 
 
 class Step(NamedTuple):
@@ -65,7 +67,7 @@ class Batches(Generic[Item]):
     def __init__(self, write: Callable[[list[Item]], Awaitable[Sequence[Written | None]]]) -> None:
         self._write = write
         self._waiting: dict[Hashable, tuple[Item, Noted]] = {}
-        self._lanes: set[asyncio.Task[None]] = set()
+        self._lanes: set[asyncio.Task[Any] | None] = set()
 
     def put(self, key: Hashable, item: Item) -> Noted:
         """The answer for `item`, when it is committed; None when its claim is lost; DatabaseUnavailable when nobody knows."""
@@ -76,16 +78,26 @@ class Batches(Generic[Item]):
         if len(self._lanes) < _LANES:
             lane = asyncio.create_task(self._drain(), name="journal")
             self._lanes.add(lane)
-            lane.add_done_callback(self._lanes.discard)
+            lane.add_done_callback(self._end)
         return future
 
     async def _drain(self) -> None:
-        while waiting := self._waiting:
-            if len(waiting) <= BATCH:
-                self._waiting = {}
-                await self._settle(list(waiting.values()))
-            else:
-                await self._settle([waiting.pop(key) for key in list(islice(waiting, BATCH))])
+        try:
+            while waiting := self._waiting:
+                if len(waiting) <= BATCH:
+                    self._waiting = {}
+                    await self._settle(list(waiting.values()))
+                else:
+                    await self._settle([waiting.pop(key) for key in list(islice(waiting, BATCH))])
+        finally:
+            # Here and not when the task is seen as done, a turn later: what is put in between would find two lanes, and none that drains.
+            self._lanes.discard(asyncio.current_task())
+
+    def _end(self, lane: asyncio.Task[None]) -> None:
+        self._lanes.discard(lane)
+        if lane.cancelled():  # the event loop ends, perhaps before the lane began: whoever waits shall not wait for ever
+            waiting, self._waiting = self._waiting, {}
+            _fail(waiting.values(), DatabaseUnavailable(_CUT_OFF))
 
     async def _settle(self, batch: list[tuple[Item, Noted]]) -> None:
         batch.sort(key=_execution)  # rows are locked in this order, as everywhere
@@ -93,11 +105,13 @@ class Batches(Generic[Item]):
             answers = await self._write([item for item, _ in batch])
         except Exception as error:  # noqa: BLE001 (the border between a batch and its callers: each hears what its own write met)
             if len(batch) == 1 or isinstance(error, DatabaseUnavailable):
-                for _, future in batch:
-                    _fail(future, error)
+                _fail(batch, error)
             else:  # one that Postgres refuses must not take its neighbours along
                 for entry in batch:
                     await self._settle([entry])
+        except asyncio.CancelledError:
+            _fail(batch, DatabaseUnavailable(_CUT_OFF))
+            raise
         else:
             for (_, future), answer in zip(batch, answers, strict=True):
                 if not future.done():
@@ -109,10 +123,11 @@ def _execution(entry: tuple[tuple[Any, ...], Noted]) -> UUID:
     return execution
 
 
-def _fail(future: Noted, error: Exception) -> None:
-    if not future.done():
-        future.set_exception(error)
-        future.exception()  # seen: whoever asked may have gone
+def _fail(batch: Iterable[tuple[Any, Noted]], error: Exception) -> None:
+    for _, future in batch:
+        if not future.done():
+            future.set_exception(error)
+            future.exception()  # seen: whoever asked may have gone
 
 
 class Journal:

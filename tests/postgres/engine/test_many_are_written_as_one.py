@@ -79,3 +79,45 @@ async def test_what_comes_while_a_write_is_under_way_goes_together_with_the_next
 
     assert [answer.output for answer in answers] == [str(n) for n in (0, 1, *reversed(range(2, 300)))]
     assert batches == [1, 1, 200, 98]
+
+
+async def test_what_comes_in_the_very_turn_in_which_both_lanes_end_is_written():
+    gate = asyncio.Event()
+
+    async def write(items: list[tuple[int]]) -> list[Written]:
+        await gate.wait()
+        return [Written(str(item), cancelled=False) for (item,) in items]
+
+    gathered = Batches(write)
+
+    async def twice() -> str:
+        await gathered.put(0, (0,))
+        return (await gathered.put(2, (2,))).output
+
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        first = group.create_task(twice())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        second = gathered.put(1, (1,))
+        await asyncio.sleep(0)
+        gate.set()
+
+    assert (await second).output == "1"
+    assert first.result() == "2"
+
+
+async def test_a_write_whose_loop_ends_leaves_nobody_waiting():
+    async def write(items: list[tuple[int]]) -> list[Written]:
+        await asyncio.Event().wait()
+        return []
+
+    gathered = Batches(write)
+    waiting = [gathered.put(n, (n,)) for n in range(300)]
+    await asyncio.sleep(0)
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
+
+    async with asyncio.timeout(5):
+        answers = await asyncio.gather(*waiting, return_exceptions=True)
+
+    assert all(isinstance(answer, DatabaseUnavailable) for answer in answers)

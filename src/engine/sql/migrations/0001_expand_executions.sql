@@ -160,8 +160,9 @@ create table suture.timeline (
     xid             bigint      not null default pg_current_xact_id()::text::bigint,
     primary key (execution_id, id)
 ) partition by range (execution_id);
--- Rows are appended as transactions come: a few pages of summary find the latest.
-create index timeline_xid on suture.timeline using brin (xid) with (pages_per_range = 16, autosummarize = on);
+-- Rows are appended as transactions come: a few pages of summary find the latest. The usual width of a range: of narrower ones the server asks
+-- for so many summaries that it logs each as one too many.
+create index timeline_xid on suture.timeline using brin (xid) with (autosummarize = on);
 
 create table suture.dead_letters (
     execution_id    uuid        primary key,
