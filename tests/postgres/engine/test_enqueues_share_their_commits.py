@@ -173,3 +173,16 @@ async def waiting(psql, number):
         return [row["pid"] for row in rows] if len(rows) >= number else []
 
     return await eventually(look)
+
+
+async def test_what_comes_in_the_very_turn_in_which_a_lane_ends_is_written(engine):
+    first = asyncio.create_task(engine.enqueue("w", 1, actor="test"))
+    while not (lanes := [task for task in asyncio.all_tasks() if task.get_name() == "intake"]):
+        await asyncio.sleep(0)
+    while not lanes[0].done():
+        await asyncio.sleep(0)
+
+    async with asyncio.timeout(5):
+        second = await engine.enqueue("w", 2, actor="test")
+
+    assert [(await engine.get(added.execution.id)).input for added in (await first, second)] == [1, 2]
