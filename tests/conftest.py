@@ -1,7 +1,7 @@
 """The tiers: a test belongs to the folder it stands in, quick tiers run first, and what was skipped is said loudly.
 
-Side by side (`-n 3`) each process takes a file at a time, and the whole tier whose tests share the nodes. The slow tiers come first, since
-they end last.
+Side by side (`-n 3`) each process takes a file at a time, and the whole tier whose tests share the nodes. The slow tiers come first: what
+is quick fills the gaps at the end.
 
 With CI=true a skip is a failure: a tier that silently stops to run is a tier that silently stops to protect. The fixtures of a tier are
 in its own conftest.
@@ -20,7 +20,7 @@ TESTS = Path(__file__).resolve().parent
 TIERS = ("unit", "postgres", "cluster", "node", "browser")
 SHARED = "node"
 """The tier of which a machine runs one at a time. Each process of the cluster tier has an API server of its own."""
-SLOW = (SHARED, "cluster")
+SLOW = (SHARED, "cluster", "browser", "postgres")
 CI = os.environ.get("CI") == "true"
 
 

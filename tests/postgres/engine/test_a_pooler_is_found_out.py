@@ -178,8 +178,8 @@ async def test_a_claim_that_was_taken_over_writes_nothing(pooled):
     task = (await engine.enqueue("w", None, actor="test")).execution
     async with running(pooled, w, lease=Lease(timedelta(seconds=30), timedelta(seconds=0.2), restart=timedelta(0))):
         held = await reached(engine, task.id, "running")
-        rows = await pooled.many("checkpoint", uuid7(), [task.id], [held.epoch], ["s"], ["step"], ["1"], [1], [held.created_at])
-        assert rows == []
+        written = await pooled.one("checkpoint", uuid7(), [task.id], [held.epoch], ["s"], ["step"], ["1"], [1], [held.created_at])
+        assert written["held"] == []
         again.set()
         assert (await ended(engine, task.id)).output is True
 
