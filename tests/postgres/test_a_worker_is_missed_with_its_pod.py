@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -62,11 +63,13 @@ async def test_a_bookmark_is_a_sign_of_the_watch(database: Database):
 
     with web() as server:
         body = json.dumps(mark).encode() + b"\n"
-        stream = Answer(headers={"Content-Length": str(len(body) * 2)}, body=body)  # and then no more
+        the_list_was_seen = threading.Event()
+        stream = Answer(headers={"Content-Length": str(len(body) * 2)}, body=body, hold=the_list_was_seen)  # and then no more
         server.says("/api/v1/namespaces/suture/pods", Answer(status=500), listed("worker-a"), stream)
         async with watching(Engine(database), server.url, sign):
             await eventually(lambda: later(sign, 0), within=5, what="the list")
             listed_at = sign.seen_at
+            the_list_was_seen.set()
             await eventually(lambda: later(sign, listed_at), within=5, what="the bookmark")
 
 
