@@ -26,6 +26,9 @@ QUICK = Retry(attempts=3, initial=timedelta(0))
 LEASE = Lease(grace=timedelta(seconds=0.1), restart=timedelta(0))
 """Of a Postgres that may have started just now: the tests' own."""
 
+PATIENCE = 30.0
+"""Seconds after which a wait is given up: nobody waits that long but on a machine that is busy, or for what is broken."""
+
 T = TypeVar("T")
 
 
@@ -50,7 +53,7 @@ async def running(database: Database, *functions: Any, **options: Any) -> AsyncI
         await asyncio.wait_for(life, 20)
 
 
-async def eventually(look: Callable[[], Awaitable[T]], *, within: float = 10.0, what: str = "it") -> T:
+async def eventually(look: Callable[[], Awaitable[T]], *, within: float = PATIENCE, what: str = "it") -> T:
     """The first true answer of `look`; fails when there is none in time."""
     end = asyncio.get_running_loop().time() + within
     while not (answer := await _while_away(look)):
@@ -67,7 +70,7 @@ async def _while_away(look: Callable[[], Awaitable[T]]) -> T | None:
         return None
 
 
-async def ended(engine: Engine, id_: UUID, *, within: float = 10.0) -> Execution:
+async def ended(engine: Engine, id_: UUID, *, within: float = PATIENCE) -> Execution:
     async def look() -> Execution | None:
         found = await engine.get(id_)
         return found if found.finished_at else None
@@ -75,7 +78,7 @@ async def ended(engine: Engine, id_: UUID, *, within: float = 10.0) -> Execution
     return await eventually(look, within=within, what=f"the end of {id_}")
 
 
-async def reached(engine: Engine, id_: UUID, status: str, *, within: float = 10.0) -> Execution:
+async def reached(engine: Engine, id_: UUID, status: str, *, within: float = PATIENCE) -> Execution:
     async def look() -> Execution | None:
         found = await engine.get(id_)
         return found if found.status == status else None
@@ -104,7 +107,7 @@ class Worker:
             return False
         return True
 
-    async def gone(self, *, within: float = 10.0) -> None:
+    async def gone(self, *, within: float = PATIENCE) -> None:
         async def look() -> bool:
             return not self.alive
 
@@ -135,7 +138,7 @@ class Workers:
         path = self.world / name
         return [int(line) for line in path.read_text().split()] if path.exists() else []
 
-    async def noted(self, name: str, *, times: int = 1, within: float = 10.0) -> list[int]:
+    async def noted(self, name: str, *, times: int = 1, within: float = PATIENCE) -> list[int]:
         async def look() -> list[int]:
             return found if len(found := self.notes(name)) >= times else []
 
