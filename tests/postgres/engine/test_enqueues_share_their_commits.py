@@ -98,7 +98,7 @@ async def test_a_connection_that_is_cut_in_mid_statement_is_told_to_those_of_the
     tasks = [asyncio.create_task(engine.enqueue("w", n, actor="test")) for n in range(10)]
     pids = await waiting(psql, 1)
     await psql.fetch("select pg_terminate_backend(pid) from unnest($1::int[]) pid", pids)
-    done = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 10)
+    done = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 30)
     assert {type(one) for one in done} == {DatabaseUnavailable}
     await psql.execute("rollback")
     assert (await engine.enqueue("w", 1, actor="test")).created
@@ -117,7 +117,7 @@ async def test_each_queue_of_a_batch_is_hinted_at(engine, database):
             await asyncio.sleep(0.01)
         for _ in range(3):
             await asyncio.gather(*(engine.enqueue("w", queue, actor="test", queue=queue) for queue in "abcabc"))
-        seen = [await asyncio.wait_for(begun.get(), 5) for _ in range(18)]
+        seen = [await asyncio.wait_for(begun.get(), 30) for _ in range(18)]
     assert sorted(seen) == sorted("abcabc" * 3)
 
 
@@ -131,7 +131,7 @@ async def test_a_stream_leaves_the_connections_of_a_small_pool_to_others_too(dat
 
         streams = [asyncio.create_task(stream()) for _ in range(4)]
         for _ in range(5):
-            await asyncio.wait_for(engine.ping(), 5)
+            await asyncio.wait_for(engine.ping(), 30)
         over.set()
         await asyncio.gather(*streams)
 
@@ -141,9 +141,10 @@ async def test_a_hint_that_does_not_go_along_follows(database, psql):
     await psql.add_listener("suture_due", lambda _c, _p, _n, queue: heard.put_nowait(queue))
     hints = Hints(database)
     assert hints.along({"a"}) == ["a"]
+    hints._told["a"] += 0.5  # a moment that lasts, however busy the machine is
     assert hints.along({"a"}) == []  # of this one it was told a moment ago
     hints.soon({"a"})
-    assert await asyncio.wait_for(heard.get(), 5) == "a"
+    assert await asyncio.wait_for(heard.get(), 30) == "a"
     await asyncio.sleep(0.05)
     assert heard.empty()
 
@@ -182,7 +183,7 @@ async def test_what_comes_in_the_very_turn_in_which_a_lane_ends_is_written(engin
     while not lanes[0].done():
         await asyncio.sleep(0)
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         second = await engine.enqueue("w", 2, actor="test")
 
     assert [(await engine.get(added.execution.id)).input for added in (await first, second)] == [1, 2]

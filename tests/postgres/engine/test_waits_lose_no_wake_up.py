@@ -29,11 +29,11 @@ async def test_an_event_that_comes_before_the_wait_is_there_when_it_is_waited_fo
 
 async def test_an_event_that_comes_after_the_wait_wakes_it_at_once(engine, database):
     task = (await engine.enqueue("asks", None, actor="test")).execution
-    async with running(database, asks, poll=timedelta(seconds=20)):  # only the hint can be this fast
+    async with running(database, asks, poll=timedelta(minutes=10)):  # only the hint can be this fast
         await reached(engine, task.id, "waiting")
         await shown(engine)
         assert (await engine.emit(task.id, "answer", "late", actor="anna")).accepted
-        assert (await ended(engine, task.id, within=5)).output == "late"
+        assert (await ended(engine, task.id)).output == "late"
     assert ("waiting", "enqueued", "anna", "event answer") in [
         (m.from_status, m.to_status, m.actor, m.reason) for m in await engine.timeline(task.id)
     ]
@@ -121,9 +121,10 @@ async def test_a_timeout_that_was_met_refuses_the_event_and_the_outcome_agrees(e
     task = (await engine.enqueue("asks", 60, actor="test")).execution
     async with running(database, asks):
         await reached(engine, task.id, "waiting")
-        await pass_time(61)
-        with pytest.raises(IllegalTransition, match="the time is over"):
-            await engine.emit(task.id, "answer", "too late", actor="anna")
+    await pass_time(61)
+    with pytest.raises(IllegalTransition, match="the time is over"):
+        await engine.emit(task.id, "answer", "too late", actor="anna")
+    async with running(database, asks):
         assert (await ended(engine, task.id)).output == "timeout"
 
 
@@ -281,5 +282,5 @@ async def test_a_sleeper_whose_row_is_in_somebody_s_hands_is_passed_by(engine, d
     await pass_time(3601)
     async with psql.transaction():
         await psql.execute("select from suture.workflow_executions order by id limit 1 for update")
-        assert await asyncio.wait_for(sweep(database, lease=LEASE), 5) == 1
+        assert await asyncio.wait_for(sweep(database, lease=LEASE), 30) == 1
     assert await sweep(database, lease=LEASE) == 1
