@@ -42,9 +42,9 @@ async def test_what_runs_is_stopped_in_its_step(engine, database):
 
     task = (await engine.enqueue("w", None, actor="test")).execution
     async with running(database, w):
-        await asyncio.wait_for(inside.wait(), 10)
+        await asyncio.wait_for(inside.wait(), 30)
         assert (await engine.cancel(task.id, actor="anna", reason="not needed")).status == "running"
-        done = await ended(engine, task.id, within=3)
+        done = await ended(engine, task.id, within=8)
     last = (await engine.timeline(task.id))[-1]
     assert (done.status, last.actor, last.reason) == ("cancelled", "anna", "not needed")
     assert stopped == [1]
@@ -73,13 +73,13 @@ async def test_a_step_that_swallows_its_cancellation_is_the_last_one(engine, dat
         await run.step("next", next_one)
 
     task = (await engine.enqueue("w", None, actor="test")).execution
-    lease = Lease(timedelta(seconds=1), timedelta(seconds=0.2), timedelta(seconds=0.1), restart=timedelta(0))
+    lease = Lease(timedelta(seconds=20), timedelta(seconds=0.2), timedelta(seconds=0.1), restart=timedelta(0))
     if not hint:
         database._direct = "postgresql:///none?host=/nonexistent"
     async with running(database, w, lease=lease):
-        await asyncio.wait_for(inside.wait(), 10)
+        await asyncio.wait_for(inside.wait(), 30)
         await engine.cancel(task.id, actor="anna")
-        assert (await ended(engine, task.id, within=3)).status == "cancelled"
+        assert (await ended(engine, task.id, within=8)).status == "cancelled"
     assert [c.output for c in await engine.checkpoints(task.id)] == ["done all the same"]
     assert later == []
 
@@ -100,9 +100,9 @@ async def test_a_cancelled_step_that_raises_something_else_is_cancelled_and_no_f
 
     task = (await engine.enqueue("w", None, actor="test")).execution
     async with running(database, w):
-        await asyncio.wait_for(inside.wait(), 10)
+        await asyncio.wait_for(inside.wait(), 30)
         await engine.cancel(task.id, actor="anna")
-        done = await ended(engine, task.id, within=3)
+        done = await ended(engine, task.id, within=8)
     assert (done.status, done.attempt) == ("cancelled", 1)
 
 

@@ -36,9 +36,9 @@ async def kill_at(engine, workers, world, *, number, workflow, argument):
     async def over() -> bool:
         return not first.alive or (await engine.get(task.id)).finished_at is not None
 
-    await eventually(over, within=30)
+    await eventually(over, within=60)
     second = workers.start(world=str(world), queue=queue, grace=0.05)
-    done = await ended(engine, task.id, within=30)
+    done = await ended(engine, task.id, within=60)
     second.kill()
     if first.alive:
         first.kill()
@@ -100,15 +100,17 @@ async def test_a_worker_that_is_frozen_inside_a_transaction_commits_nothing_of_i
     await psql.execute(LEDGER)
     (tmp_path / "hold-bills").touch()
     task = (await engine.enqueue("billing", 7, actor="test")).execution
-    frozen = workers.start(lease=1.5, heartbeat=0.4)
+    frozen = workers.start(lease=3, heartbeat=0.5)
     await workers.noted("inside")
     frozen.signal(signal.SIGSTOP)
-    heir = workers.start(lease=1.5, heartbeat=0.4)
-    assert (await workers.noted("inside", times=2, within=20))[-1] == heir.pid
+    frozen_at = await psql.fetchval("select clock_timestamp()")
+    heir = workers.start(lease=3, heartbeat=0.5)
+    assert (await workers.noted("inside", times=2, within=60))[-1] == heir.pid
     (tmp_path / "hold-bills").unlink()
     workers.release()
     done = await ended(engine, task.id)
-    assert await psql.fetchval("select count(*) from pg_stat_activity where state = 'idle in transaction'") == 1
+    its_own = "select count(*) from pg_stat_activity where state = 'idle in transaction' and xact_start < $1"
+    assert await psql.fetchval(its_own, frozen_at) == 1
     frozen.signal(signal.SIGCONT)
 
     async def over() -> bool:
@@ -130,9 +132,9 @@ async def test_a_map_goes_on_while_its_workers_are_killed_one_after_the_other(en
         async def over(worker: Worker = worker) -> bool:
             return not worker.alive or (await engine.get(task.id)).finished_at is not None
 
-        await eventually(over, within=20)
+        await eventually(over, within=60)
     workers.start(grace=0.05)
-    assert (await ended(engine, task.id, within=20)).output == [20, 2, 4, 6]
+    assert (await ended(engine, task.id, within=60)).output == [20, 2, 4, 6]
 
 
 async def test_families_on_workers_that_are_killed_at_random_end_whole(engine, workers, psql):
@@ -146,7 +148,7 @@ async def test_families_on_workers_that_are_killed_at_random_end_whole(engine, w
         crew[place].kill()
         crew[place] = workers.start(grace=0.05, crash_limit=50)
     for task in tasks:
-        done = await ended(engine, task, within=60)
+        done = await ended(engine, task, within=120)
         assert (done.status, done.output) == ("completed", [20, 2, 4, 6])
     found = await psql.fetch("select workflow, status, count(*) from suture.executions group by 1, 2 order by 1, 2")
     assert [tuple(row) for row in found] == [("family", "completed", 20), ("noted", "completed", 80)]

@@ -114,7 +114,7 @@ async def test_a_step_that_moved_behind_the_wait_is_loud(engine, database, steps
     assert (done.error.reason, steps.ran) == ("ReplayMismatch", ["a", "b"])
 
 
-async def test_a_step_removed_at_the_end_is_loud_at_the_end(engine, database, steps):
+async def test_a_step_removed_at_the_end_is_loud_at_the_end(engine, database, steps, pass_time):
     """Nothing waits behind it: only the end of the code tells that it does not come."""
 
     async def old(run: Run) -> None:
@@ -129,8 +129,9 @@ async def test_a_step_removed_at_the_end_is_loud_at_the_end(engine, database, st
     async def failed() -> bool:
         return (await engine.get(task.id)).attempt == 2
 
-    async with running(database, code(old, retry=QUICK.__class__(attempts=3, initial=timedelta(seconds=3)))):
+    async with running(database, code(old, retry=QUICK.__class__(attempts=3, initial=timedelta(minutes=5)))):
         await eventually(failed)
+    await pass_time(3600)
     async with running(database, code(new)):
         done = await ended(engine, task.id)
     assert "ended without 'b'" in done.error.message

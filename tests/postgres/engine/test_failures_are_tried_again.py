@@ -133,7 +133,7 @@ async def test_a_step_that_takes_too_long_is_ended_and_tried_again(engine, datab
         return "done"
 
     task = (await engine.enqueue("w", None, actor="test")).execution
-    async with running(database, one_step(slow, timeout=timedelta(seconds=0.1))):
+    async with running(database, one_step(slow, timeout=timedelta(seconds=1))):
         assert (await ended(engine, task.id)).output == "done"
     assert len(runs) == 2
 
@@ -205,7 +205,7 @@ async def test_a_deadline_ends_what_waits_in_the_queue_and_what_runs(engine, dat
     runs = (await engine.enqueue("w", None, actor="test", deadline_at=at)).execution
     waits = (await engine.enqueue("other", None, actor="test", deadline_at=at)).execution
     async with running(database, one_step(long)):
-        await asyncio.wait_for(inside.wait(), 10)
+        await asyncio.wait_for(inside.wait(), 30)
         await pass_time(299)
         await sweep(database, lease=LEASE)
         assert (await engine.get(waits.id)).status == "enqueued"
@@ -213,7 +213,7 @@ async def test_a_deadline_ends_what_waits_in_the_queue_and_what_runs(engine, dat
         for id_ in (runs.id, waits.id):
             done = await ended(engine, id_)
             assert (done.status, done.error.reason) == ("error", "DeadlineExceeded")
-        await asyncio.wait_for(stopped.wait(), 5)
+        await asyncio.wait_for(stopped.wait(), 30)
     assert {letter.reason for letter in await engine.dead_letters()} == {"DeadlineExceeded"}
 
 
@@ -273,7 +273,7 @@ async def test_an_unfit_time_zone_cannot_shift_a_retry(engine, database, take):
     before: datetime = (await database.one("ping"))["at"]
     await claim.retry(Failure("Bad", "bad"), delay=timedelta(hours=24), step_attempts=1, attempt=2)
     found = await engine.get(claim.execution.id)
-    assert timedelta(0) <= found.run_at - before - timedelta(hours=24) < timedelta(seconds=5)
+    assert timedelta(0) <= found.run_at - before - timedelta(hours=24) < timedelta(minutes=1)
 
 
 async def test_a_swallowed_signal_is_not_possible(engine, database):

