@@ -26,6 +26,8 @@ from suture.engine import Database, Lease, Runner, Workflows
 
 ROOT = Path(__file__).resolve().parents[1]
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
+HEARD = "told to stop"
+"""What a worker writes when it has heard of its end."""
 NOWHERE = "postgresql:///none?host=/nonexistent"
 
 
@@ -132,5 +134,10 @@ def runner_for(orders: Orders, database: Database, known: Workflows, *, suspect:
         drain=timedelta(seconds=orders.drain),
         resources=resources,
     )
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, runner.stop)
+
+    def stop() -> None:
+        runner.stop()
+        print(HEARD, flush=True)
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop)
     return runner

@@ -16,7 +16,7 @@ import pytest
 
 from suture.engine import Database, Engine, Execution, Lease, Retry, Runner, Workflows
 from suture.errors import DatabaseUnavailable
-from tests.nursery import Nursery, nursery
+from tests.nursery import HEARD, Nursery, nursery
 from tests.postgres.engine.sample_worker import Orders
 
 PACKAGES = ("suture.engine", "suture.remediation")
@@ -95,6 +95,15 @@ class Worker:
 
     def kill(self) -> None:
         self.signal(signal.SIGKILL)
+
+    async def stop(self) -> None:
+        """Tell it to stop; returns when it has heard."""
+        self.signal(signal.SIGTERM)
+
+        async def look() -> bool:
+            return HEARD in self.log()
+
+        await eventually(look, what=f"that process {self.pid} hears")
 
     def signal(self, number: int) -> None:
         os.kill(self.pid, number)

@@ -34,7 +34,7 @@ async def test_two_claimants_that_want_the_same_row_never_wait_for_each_other(en
     second = (await engine.enqueue("count", None, actor="test")).execution
     async with psql.transaction():
         await psql.execute("select from suture.workflow_executions where id = $1 for update", first.id)
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(30):
             rows = await database.many("claim", uuid7(), ["default"], ["count"], [1], 5, timedelta(seconds=30), "worker", 99, False)
     assert [row["id"] for row in rows] == [second.id]
 
@@ -71,7 +71,7 @@ async def test_no_transaction_is_open_and_no_connection_is_used_while_a_step_run
 
     task = (await engine.enqueue("long", None, actor="test")).execution
     async with running(database, long, poll=timedelta(seconds=30), lease=Lease(grace=timedelta(seconds=30))):
-        await asyncio.wait_for(inside.wait(), 10)
+        await asyncio.wait_for(inside.wait(), 30)
 
         async def quiet() -> bool:
             sessions = await psql.fetch(

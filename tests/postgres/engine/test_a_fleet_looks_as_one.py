@@ -42,7 +42,7 @@ async def test_a_fleet_at_rest_looks_as_often_as_one_worker_and_goes_on_without_
 async def test_whoever_hears_of_a_look_puts_its_own_off(database):
     watch = Watch(database, lease=Lease(), poll=timedelta(seconds=10))
     watch.hears = True
-    await asyncio.wait_for(watch.turn(), 1)  # nothing is known yet: it is its turn
+    await asyncio.wait_for(watch.turn(), 30)  # nothing is known yet: it is its turn
     watch.heard("1 4 inf")
     assert 0.1 < pause(watch) < 0.5  # something runs
     watch.heard("0 4 inf")

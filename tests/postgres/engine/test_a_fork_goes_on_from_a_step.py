@@ -147,7 +147,18 @@ async def test_a_failure_that_the_workflow_lived_with_stays_when_another_step_fa
 async def test_steps_that_ran_beside_the_failed_one_and_finished_are_kept(engine, database, world):
     @workflow("wide", retry=NEVER)
     async def wide(run: Run, _: dict) -> list:
-        return await asyncio.gather(*(run.step(f"s{n}", world.step(f"s{n}")) for n in range(5)))
+        recorded = [asyncio.Event() for _ in range(5)]
+
+        async def one(n: int) -> str:
+            async def act() -> str:
+                await asyncio.gather(*(event.wait() for event in recorded[:2] if n >= 2))  # they begin side by side, and end in this order
+                return await world.step(f"s{n}")()
+
+            result = await run.step(f"s{n}", act)
+            recorded[n].set()
+            return result
+
+        return await asyncio.gather(*map(one, range(5)))
 
     async with running(database, wide):
         done = await ended(engine, (await engine.enqueue("wide", {}, actor="test")).execution.id)

@@ -125,10 +125,10 @@ async def test_handing_back_with_an_old_epoch_takes_nothing_from_the_heir(engine
 
 async def test_a_process_that_is_stopped_past_its_lease_and_continued_changes_nothing(engine, workers, psql):
     task = (await engine.enqueue("three-steps", None, actor="test")).execution
-    frozen = workers.start(name="frozen", lease=0.6, heartbeat=0.2)
+    frozen = workers.start(name="frozen", lease=2, heartbeat=0.5)
     await workers.noted("hold")
     frozen.signal(signal.SIGSTOP)
-    heir = workers.start(name="heir", lease=0.6, heartbeat=0.2)
+    heir = workers.start(name="heir", lease=2, heartbeat=0.5)
     await workers.noted("hold", times=2)
     workers.release()
     done = await ended(engine, task.id)
@@ -217,9 +217,9 @@ async def test_a_run_whose_claim_is_lost_is_stopped_in_its_step(engine, database
     await engine.enqueue("long", None, actor="test")
     lease = Lease(timedelta(seconds=30), timedelta(seconds=0.1), restart=timedelta(0))
     async with running(database, w, lease=lease, concurrency=1):
-        await asyncio.wait_for(inside.wait(), 10)
+        await asyncio.wait_for(inside.wait(), 30)
         await psql.execute("update suture.workflow_executions set owner_id = $1, epoch = epoch + 1", uuid7())  # as an heir does
-        await asyncio.wait_for(stopped.wait(), 5)
+        await asyncio.wait_for(stopped.wait(), 30)
 
 
 async def test_a_worker_that_wakes_after_its_lease_begins_nothing(engine, take):

@@ -30,7 +30,7 @@ async def test_results_come_in_the_order_of_the_inputs_and_the_parent_is_woken_o
     parent = mapping(list(range(250)), concurrency=7, runs=runs)
     task = (await engine.enqueue("parent", None, actor="test")).execution
     async with running(database, parent, square, name="one"), running(database, parent, square, name="two"):
-        done = await ended(engine, task.id, within=30)
+        done = await ended(engine, task.id)
     assert done.output == [number * number for number in range(250)]
     assert (len(runs), done.epoch) == (2, 2)
     assert len(await engine.timeline(task.id)) == 6
@@ -53,7 +53,7 @@ async def test_no_more_children_live_than_were_asked_for(engine, database, psql)
     parent = mapping(list(range(60)), concurrency=4)
     task = (await engine.enqueue("parent", None, actor="test")).execution
     async with running(database, parent, square):
-        assert len((await ended(engine, task.id, within=30)).output) == 60
+        assert len((await ended(engine, task.id)).output) == 60
     assert await psql.fetchval("select max(live) from public.most") == 4
 
 

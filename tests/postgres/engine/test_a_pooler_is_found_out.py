@@ -146,19 +146,19 @@ async def test_hints_and_presence_go_past_the_pooler_when_there_is_a_way(address
 
             await eventually(present)
             await engine.enqueue("w", None, actor="test")
-            await asyncio.wait_for(begun.wait(), 5)
+            await asyncio.wait_for(begun.wait(), 30)
 
 
 async def test_a_killed_worker_is_missed_by_its_lease(addresses, pooled, nursery, tmp_path):
     workers = Workers(nursery, addresses[1], tmp_path)
     engine = Engine(pooled)
     try:
-        first = workers.start(name="first", lease=2, heartbeat=0.5)
+        first = workers.start(name="first", lease=4, heartbeat=1)
         task = (await engine.enqueue("three-steps", None, actor="test")).execution
         assert await workers.noted("hold") == [first.pid]
         first.kill()
         workers.release()
-        second = workers.start(name="second", lease=2, heartbeat=0.5)
+        second = workers.start(name="second", lease=4, heartbeat=1)
         done = await ended(engine, task.id)
         assert (done.status, done.output, done.crashes) == ("completed", second.pid, 1)
         assert workers.notes("first") == [first.pid]  # a finished step is not run again

@@ -287,7 +287,7 @@ async def test_a_block_has_its_time(engine, database, psql):
     async with running(database, w):
         done = await ended(engine, task.id)
     assert ("took longer than 0:00:00.1" in done.error.message, await amounts(psql)) == (True, [])
-    assert datetime.now(UTC) - started < timedelta(seconds=10)
+    assert datetime.now(UTC) - started < timedelta(minutes=1)
 
 
 async def test_a_cancel_in_the_middle_rolls_back(engine, database, psql):
@@ -302,7 +302,7 @@ async def test_a_cancel_in_the_middle_rolls_back(engine, database, psql):
 
     task = (await engine.enqueue("w", None, actor="test")).execution
     async with running(database, w):
-        await asyncio.wait_for(inside.wait(), 10)
+        await asyncio.wait_for(inside.wait(), 30)
         await engine.cancel(task.id, actor="test")
         assert (await ended(engine, task.id)).status == "cancelled"
     assert await amounts(psql) == []

@@ -61,12 +61,12 @@ async def test_seconds_without_postgres_cost_no_task_and_no_worker(server, fleet
         async with Database.connect(server.url) as database:
             engine = Engine(database)
             ids = [(await engine.enqueue("three-steps", None, actor="test")).execution.id for _ in range(5)]
-            await fleet.noted("hold", times=5, within=20)
+            await fleet.noted("hold", times=5, within=60)
     fleet.release()  # the steps end while Postgres is away: their results must wait for it
     await asyncio.sleep(1.5)
     async with server.up(), Database.connect(server.url) as database:
         engine = Engine(database)
-        ends = [await ended(engine, id_, within=20) for id_ in ids]
+        ends = [await ended(engine, id_, within=60) for id_ in ids]
         assert {(e.status, e.output, e.crashes, e.attempt, e.epoch) for e in ends} == {("completed", worker.pid, 0, 1, 1)}
         assert fleet.notes("hold") == [worker.pid] * 5
         later = (await engine.enqueue("three-steps", None, actor="test")).execution
@@ -78,13 +78,13 @@ async def test_seconds_without_postgres_cost_no_task_and_no_worker(server, fleet
 async def test_an_outage_longer_than_the_lease_costs_a_run_and_no_crash(server, fleet):
     async with server.up():
         await migrate(server.url)
-        worker = fleet.start(name="w", lease=0.6, heartbeat=0.2, restart=5)
+        worker = fleet.start(name="w", lease=2, heartbeat=0.5, restart=5)
         async with Database.connect(server.url) as database:
             task = (await Engine(database).enqueue("three-steps", None, actor="test")).execution
-            await fleet.noted("hold", within=20)
-    await eventually(lambda: logged(worker, "no heartbeat for a whole lease"), within=10)
+            await fleet.noted("hold", within=60)
+    await eventually(lambda: logged(worker, "no heartbeat for a whole lease"))
     async with server.up(), Database.connect(server.url) as database:
-        await fleet.noted("hold", times=2, within=20)
+        await fleet.noted("hold", times=2, within=60)
         fleet.release()
         done = await ended(Engine(database), task.id)
         assert (done.status, done.crashes, done.attempt) == ("completed", 0, 1)
@@ -98,7 +98,7 @@ async def test_postgres_that_crashes_during_recovery_strands_nothing(server, fle
             engine = Engine(database)
             ids = [(await engine.enqueue("three-steps", None, actor="test")).execution.id for _ in range(40)]
             lost = [fleet.start(name=f"lost {n}", lease=1.5, heartbeat=0.5) for n in range(2)]
-            await fleet.noted("hold", times=32, within=20)
+            await fleet.noted("hold", times=32, within=60)
             for worker in lost:
                 worker.kill()
             heirs = [fleet.start(name=f"heir {n}", lease=1.5, heartbeat=0.5, concurrency=40) for n in range(2)]
@@ -106,7 +106,7 @@ async def test_postgres_that_crashes_during_recovery_strands_nothing(server, fle
             for _ in range(2):
                 await fleet.noted("hold", times=34)
                 await crash(server)
-            ends = [await ended(engine, id_, within=25) for id_ in ids]
+            ends = [await ended(engine, id_, within=60) for id_ in ids]
             assert {e.status for e in ends} == {"completed"}
             assert all(worker.alive for worker in heirs)
 
@@ -117,7 +117,7 @@ async def crash(server: Server) -> None:
         try:
             connection = await asyncpg.connect(server.url)
             break
-        except (asyncpg.CannotConnectNowError, OSError):
+        except (asyncpg.OperatorInterventionError, asyncpg.PostgresConnectionError, OSError):
             await asyncio.sleep(0.01)  # still in the recovery from the last one
     os.kill(connection.get_server_pid(), signal.SIGKILL)
     connection.terminate()

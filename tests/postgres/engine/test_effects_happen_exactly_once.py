@@ -46,9 +46,9 @@ async def kill_at(engine, workers, world, number, place):
     queue = f"boundary-{number}"
     task = (await engine.enqueue("effects", None, actor="test", queue=queue)).execution
     first = workers.start(world=str(world), queue=queue, kill_at=number, grace=0.05)
-    await first.gone(within=20)
+    await first.gone(within=60)
     second = workers.start(world=str(world), queue=queue, grace=0.05)
-    done = await ended(engine, task.id, within=20)
+    done = await ended(engine, task.id, within=60)
     second.kill()
     counts = Counter(path.name.split(".")[0] for path in world.iterdir())
     found = {effect: counts[effect] for effect in EFFECTS}
@@ -96,7 +96,7 @@ async def test_two_executions_about_the_same_effect_at_once_act_once(engine, dat
 
     first, second = [(await engine.enqueue("effect", None, actor="test")).execution.id for _ in range(2)]
     async with running(database, effect):
-        await asyncio.wait_for(inside.wait(), 10)
+        await asyncio.wait_for(inside.wait(), 30)
 
         async def stood_back() -> bool:
             moves = [*await engine.timeline(first), *await engine.timeline(second)]

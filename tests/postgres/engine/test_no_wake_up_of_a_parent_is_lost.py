@@ -58,7 +58,7 @@ async def test_an_end_that_is_told_while_the_wait_is_written_wakes_the_parent(en
     claim.database.looked, claim.database.go_on = asyncio.Event(), asyncio.Event()
     await claim.database.open()
     waits = asyncio.create_task(_suspended(child.result()))
-    await asyncio.wait_for(claim.database.looked.wait(), 10)
+    await asyncio.wait_for(claim.database.looked.wait(), 30)
     await heir.complete("done")
     told = asyncio.create_task(tend(database))
     await eventually(lambda: _over_or_blocked(database, told), what="who tells the end")

@@ -70,12 +70,12 @@ async def test_e26_a_worker_that_dies_between_the_message_and_its_checkpoint_tel
     world.mkdir()
     task = (await engine.enqueue("effects", None, actor="test", queue="told")).execution
     first = workers.start(world=str(world), queue="told", kill_at=places.index("after announce") + 1)
-    await first.gone(within=20)
+    await first.gone(within=60)
 
     async def told() -> bool:
         return bool(list(world.glob("announce.*")))
 
     await eventually(told)
     workers.start(world=str(world), queue="told")
-    assert (await ended(engine, task.id, within=20)).status == "completed"
+    assert (await ended(engine, task.id, within=60)).status == "completed"
     assert Counter(path.name.split(".")[0] for path in world.iterdir())["announce"] == 1

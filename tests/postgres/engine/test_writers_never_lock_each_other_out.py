@@ -89,7 +89,7 @@ async def test_a_stop_in_mid_step_leaves_no_transaction_open(engine, database, p
     open_ = (
         "select count(*) from pg_stat_activity where datname = current_database() and xact_start is not null and pid <> pg_backend_pid()"
     )
-    assert await psql.fetchval(open_) == 0
+    await eventually(lambda: psql.fetchval(f"select ({open_}) = 0"), what="the end of every transaction")
 
 
 @pytest.mark.parametrize("write", ["checkpoints", "endings", "beat", "hand back"])
