@@ -69,7 +69,7 @@ async def test_an_installed_package_brings_its_workflow(database_url: str, tmp_p
         async with Database.connect(database_url) as database:
             engine = Engine(database)
             asked = await engine.enqueue("greet", {"name": "Ada"}, actor="test", version=2)
-            done = await ended(engine, asked.execution.id, within=30)
+            done = await ended(engine, asked.execution.id, within=60)
 
     assert (done.status, done.output) == ("completed", "good morning, Ada")
 
@@ -95,7 +95,7 @@ def test_a_broken_plugin_is_named_with_what_is_wrong(database_url: str, tmp_path
     (metadata / "entry_points.txt").write_text("[suture.workflows]\ngreet = greetings\n")
 
     with worker(database_url, plugins=target) as process:
-        assert process.wait(30) == 2
+        assert process.wait(60) == 2
         assert process.stdout is not None
         told = process.stdout.read().decode()
 
@@ -106,6 +106,6 @@ def test_a_broken_plugin_is_named_with_what_is_wrong(database_url: str, tmp_path
 
 def test_a_module_that_a_setting_names_is_loaded_or_named(database_url: str):
     with worker(database_url, SUTURE_WORKFLOWS_MODULES="tests.nothing.here") as process:
-        assert process.wait(30) == 2
+        assert process.wait(60) == 2
         assert process.stdout is not None
         assert "tests.nothing.here" in process.stdout.read().decode()

@@ -93,7 +93,7 @@ async def test_a_process_says_in_its_log_what_is_closed(process: str, tmp_path: 
     settings = environment(SUTURE_DATABASE_URL=NOBODY, **own[process])
     started = await asyncio.create_subprocess_exec(*COMMAND, process, env=settings, stdout=-1, stderr=asyncio.subprocess.STDOUT)
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             told = await _line(started.stdout, "Postgres is away")
     finally:
         started.terminate()

@@ -53,7 +53,7 @@ async def test_a_pod_that_goes_under_watch_is_gone_at_once(database: Database):
         stream = Answer(headers={"Content-Length": str(len(body) * 2)}, body=body)  # and then no more
         server.says("/api/v1/namespaces/suture/pods", listed("worker-a"), stream)
         async with watching(engine, server.url):
-            await eventually(lambda: expired(database, lost), within=5, what="the end of the lease")
+            await eventually(lambda: expired(database, lost), what="the end of the lease")
 
 
 async def test_a_bookmark_is_a_sign_of_the_watch(database: Database):
@@ -67,10 +67,10 @@ async def test_a_bookmark_is_a_sign_of_the_watch(database: Database):
         stream = Answer(headers={"Content-Length": str(len(body) * 2)}, body=body, hold=the_list_was_seen)  # and then no more
         server.says("/api/v1/namespaces/suture/pods", Answer(status=500), listed("worker-a"), stream)
         async with watching(Engine(database), server.url, sign):
-            await eventually(lambda: later(sign, 0), within=5, what="the list")
+            await eventually(lambda: later(sign, 0), what="the list")
             listed_at = sign.seen_at
             the_list_was_seen.set()
-            await eventually(lambda: later(sign, listed_at), within=5, what="the bookmark")
+            await eventually(lambda: later(sign, listed_at), what="the bookmark")
 
 
 async def later(sign: Sign, than: float) -> bool:

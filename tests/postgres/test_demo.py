@@ -169,7 +169,7 @@ def test_kill_9_of_the_demo_itself_leaves_no_process() -> None:
         person.process.kill()
         person.process.wait()
 
-        _, alive = psutil.wait_procs(family, timeout=20)
+        _, alive = psutil.wait_procs(family, timeout=60)
 
         assert alive == []
 

@@ -89,7 +89,7 @@ async def test_no_process_outlives_its_owner_and_the_next_run_removes_the_folder
     assert room.is_dir()
 
     owner.send_signal(order)
-    owner.wait(20)
+    owner.wait(60)
 
     until(lambda: not any(alive(process) for process in processes))
     async with EmbeddedPostgres.start():
@@ -100,7 +100,7 @@ def test_an_owner_killed_while_it_starts_leaves_no_process(folder: Path):
     owner = subprocess.Popen([sys.executable, "-c", OWNER, str(folder / "data")], stdout=subprocess.DEVNULL)
     until(lambda: bool(running_on(folder) - {owner.pid}))
     owner.kill()
-    owner.wait(10)
+    owner.wait(60)
     until(lambda: not running_on(folder))
 
 
@@ -116,7 +116,7 @@ async def test_a_kept_folder_keeps_its_rows_even_when_its_owner_is_killed(folder
     postmaster = psutil.Process(server["pid"])
     await ask(server["url"], "create table kept as select 7 as value")
     owner.kill()
-    owner.wait(10)
+    owner.wait(60)
     until(lambda: not alive(postmaster))
 
     async with EmbeddedPostgres.start(folder / "data") as again:
@@ -199,7 +199,7 @@ async def test_a_cancelled_owner_stops_the_server_first():
 
 
 async def ask(url: str, statement: str):
-    connection = await asyncpg.connect(url, timeout=10)
+    connection = await asyncpg.connect(url, timeout=30)
     try:
         return await connection.fetchval(statement)
     finally:
@@ -231,7 +231,7 @@ def alive(process: psutil.Process) -> bool:
         return False
 
 
-def until(condition: Callable[[], bool], seconds: float = 15) -> None:
+def until(condition: Callable[[], bool], seconds: float = 60) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "this never came true"

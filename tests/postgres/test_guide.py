@@ -51,4 +51,4 @@ async def execute(code: str, names: dict[str, Any], *, line: int) -> None:
     program = compile("\n" * (line - 1) + code, "docs/guide.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     waiting = eval(program, names)
     if inspect.isawaitable(waiting):
-        await asyncio.wait_for(waiting, 30)
+        await asyncio.wait_for(waiting, 60)

@@ -95,7 +95,7 @@ async def test_a_server_that_drips_is_left_when_the_time_is_over(database: Datab
 
     failed = await run(database, url=url, timeoutSeconds=0.5)
 
-    assert (failed.error.reason, time.monotonic() - began < 5) == ("ServiceUnavailable", True)
+    assert (failed.error.reason, time.monotonic() - began < 20) == ("ServiceUnavailable", True)
     assert "within 0.5 s" in failed.error.message
 
 

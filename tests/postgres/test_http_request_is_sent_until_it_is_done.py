@@ -112,11 +112,11 @@ async def test_a_call_whose_worker_is_killed_is_sent_again_with_the_same_key(dat
 
     with worker(database_url, **settings) as first:
         asked = await engine.enqueue("http-request", {"method": "POST", "url": url, "json": {"item": 1}}, actor="test")
-        await eventually(lambda: _seen(server, 1), within=20, what="the call")
+        await eventually(lambda: _seen(server, 1), what="the call")
         first.kill()
         first.wait()
         with worker(database_url, **settings):
-            done = await ended(engine, asked.execution.id, within=20)
+            done = await ended(engine, asked.execution.id)
 
     held.set()
     assert (done.status, done.output["body"], done.crashes) == ("completed", "one order", 1)

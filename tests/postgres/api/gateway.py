@@ -152,7 +152,7 @@ async def running(url: str, *, tokens: str | None = TOKENS, secret: str | None =
                     await serving
 
 
-async def eventually(look: Callable[[], Awaitable[Any]], holds: Callable[[Any], bool], *, within: float = 15.0) -> Any:
+async def eventually(look: Callable[[], Awaitable[Any]], holds: Callable[[Any], bool], *, within: float = 60.0) -> Any:
     """What `look` gives, as soon as it holds."""
     async with asyncio.timeout(within):
         while not holds(found := await look()):

@@ -177,7 +177,7 @@ async def test_a_task_that_moves_is_streamed(gateway):
         assert answer.headers["content-type"].startswith("text/event-stream")
         assert await anext(lines) == "retry: 2000"
         task = await gateway.asking()
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             seen = [line async for line in _until(lines, f"id: {task.id}")]
 
     assert "event: task" in seen

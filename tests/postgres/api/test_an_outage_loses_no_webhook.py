@@ -40,7 +40,7 @@ async def test_postgres_stops_in_mid_request_and_the_retry_is_accepted_once() ->
             gateway = await wire.stack.enter_async_context(running(wire.url))
             wire.hold = "request"
             asking = asyncio.create_task(post(gateway.by(None), envelope))
-            await asyncio.wait_for(wire.held.wait(), 15)  # everything is written, and not yet committed
+            await asyncio.wait_for(wire.held.wait(), 60)  # everything is written, and not yet committed
             os.kill(server.pid, signal.SIGQUIT)
             refusal = await asking
 
@@ -108,7 +108,7 @@ async def test_sigterm_turns_readiness_off_while_requests_are_served_and_ends_we
         draining = await eventually(lambda: asker.get("/readyz"), lambda answer: answer.status_code == 503)
         assert "about to stop" in is_problem(draining, 503, "ServiceUnavailable")["detail"]
         assert (await post(asker, triggered("Deployment/shop/web"))).status_code == 202
-        assert await asyncio.wait_for(gateway.wait(), 20) == 0
+        assert await asyncio.wait_for(gateway.wait(), 60) == 0
     assert await count(database_url) == (1, 1)
 
 
@@ -125,7 +125,7 @@ async def process(url: str) -> AsyncIterator[tuple[str, asyncio.subprocess.Proce
     child = await asyncio.create_subprocess_exec(sys.executable, "-m", "suture", "api", env=environ, stderr=asyncio.subprocess.PIPE)
     assert child.stderr is not None
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while b'"address": "' not in (line := await child.stderr.readline()):
                 assert line, "the gateway ended before it listened"
         yield line.split(b'"address": "')[1].split(b'"')[0].decode(), child

