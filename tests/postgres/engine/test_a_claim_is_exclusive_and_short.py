@@ -78,14 +78,13 @@ async def test_no_transaction_is_open_and_no_connection_is_used_while_a_step_run
                 """select state, xact_start from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()
                    and backend_type = 'client backend'"""
             )
-            return bool(sessions) and all(s["state"] == "idle" and s["xact_start"] is None for s in sessions)
+            locks = await psql.fetch(
+                "select mode from pg_locks where relation = 'suture.workflow_executions'::regclass and pid <> pg_backend_pid()"
+            )
+            return bool(sessions) and all(s["state"] == "idle" and s["xact_start"] is None for s in sessions) and not locks
 
-        await eventually(quiet, what="that every connection is idle")
+        await eventually(quiet, what="that every connection is idle and nothing is locked")
         assert (await engine.get(task.id)).status == "running"
-        locks = await psql.fetch(
-            "select mode from pg_locks where relation = 'suture.workflow_executions'::regclass and pid <> pg_backend_pid()"
-        )
-        assert locks == []
         leave.set()
         await ended(engine, task.id)
 

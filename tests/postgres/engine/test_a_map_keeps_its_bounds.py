@@ -88,6 +88,7 @@ async def test_ten_thousand_inputs_make_few_rows_and_one_pass_over_them(engine, 
 @workflow("picky")
 async def picky(run: Run, number: int) -> int:
     if number == 3:
+        await run.wait("fail", type(None))
         raise PermanentError(f"{number} is no good")
     if number > 3:
         await run.wait("never", int)
@@ -98,6 +99,9 @@ async def test_a_failure_stops_the_map_and_its_siblings(engine, database, psql):
     parent = mapping(list(range(50)), child=picky, concurrency=5)
     task = (await engine.enqueue("parent", None, actor="test")).execution
     async with running(database, parent, picky):
+        await eventually(lambda: psql.fetchval("select count(*) = 3 from suture.child_results"), what="the end of those that are good")
+        (bad,) = [child for child in await engine.page(workflow="picky") if child.input == 3]
+        await engine.emit(bad.id, "fail", None, actor="test")
         done = await ended(engine, task.id)
     assert (done.status, done.error.reason) == ("error", "ChildFailed")
     assert "The child all[3]" in done.error.message
