@@ -1,7 +1,5 @@
 """Every door asks who calls, but the probes, signed webhooks, and what one needs to sign in."""
 
-import asyncio
-
 import httpx
 import pytest
 
@@ -97,9 +95,10 @@ async def test_without_tokens_all_is_closed_but_the_probes(database_url):
 
 
 async def test_a_viewer_may_read_everything(gateway):
-    answers = await asyncio.gather(*(gateway.by("vera").get(path) for path in READS if path != "/tasks/stream"))
+    # One after the other: a busy machine may shed one of thirty that come at once, and is right to.
+    answers = {path: (await gateway.by("vera").get(path)).status_code for path in READS if path != "/tasks/stream"}
 
-    assert {answer.status_code for answer in answers} == {200}
+    assert {path: status for path, status in answers.items() if status != 200} == {}
 
 
 async def test_the_description_is_complete(gateway):
