@@ -5,12 +5,14 @@ import shutil
 from collections.abc import AsyncIterator
 
 import pytest
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, Page, async_playwright, expect
 
 from tests.postgres.api.gateway import Gateway, running
 from tests.postgres.conftest import database_url, direct_url, postgres, server_url, template
 
 __all__ = ["database_url", "direct_url", "postgres", "server_url", "template"]
+
+expect.set_options(timeout=30_000)  # of a machine that is busy
 
 CHROMIUM = os.environ.get("SUTURE_TEST_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 

@@ -27,7 +27,7 @@ class GitServer:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         rig.kubectl("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": _objects()}))
-        rig.kubectl("rollout", "status", "-n", NAMESPACE, "deployment/git", "--timeout=60s")
+        rig.kubectl("rollout", "status", "-n", NAMESPACE, "deployment/git", "--timeout=180s")
         self._address = f"git://{rig.service('git', NAMESPACE, 9418)}/deploy.git"
 
     def seed(self, source: Path, place: str) -> None:

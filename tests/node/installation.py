@@ -54,7 +54,7 @@ class Installation:
         """Whether the API answers well, to a caller without a token; a Service with no ready pod refuses the connection."""
         try:
             return self._inside.request("GET", f"{self._url}{path}").is_success
-        except httpx.ConnectError:
+        except httpx.TransportError:
             return False
 
     def page(self, workload: str) -> str:
@@ -104,7 +104,7 @@ class Installation:
         before = self._restarts(pod)
         assert any(kill_container(number, pod, container) for number in rig.nodes()), f"{pod} runs nowhere"
         self.until(f"{pod} is restarted", lambda: self._restarts(pod) > before)
-        rig.kubectl("wait", "--for=condition=Ready", f"pod/{pod}", "-n", NAMESPACE, "--timeout=60s")
+        rig.kubectl("wait", "--for=condition=Ready", f"pod/{pod}", "-n", NAMESPACE, "--timeout=180s")
 
     def _restarts(self, pod: str) -> int:
         return int(rig.kubectl("get", "pod", pod, "-n", NAMESPACE, "-o", "jsonpath={.status.containerStatuses[0].restartCount}"))
@@ -136,7 +136,7 @@ def install(folder: Path) -> Installation:
     keys = (f"--from-literal=tokens=ops:approver={TOKEN}", f"--from-literal=secret={SECRET}")
     rig.kubectl("create", "secret", "generic", "door", "-n", NAMESPACE, *keys)
     try:
-        helm("install", "suture", ROOT / "charts/suture", "--namespace", NAMESPACE, "--values", "-", "--wait", "--timeout", "3m")
+        helm("install", "suture", ROOT / "charts/suture", "--namespace", NAMESPACE, "--values", "-", "--wait", "--timeout", "5m")
     except RigError as error:
         raise RigError(f"{error}\n{describe()}") from None
     return Installation(git)

@@ -8,7 +8,7 @@ import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from tests.node.machine import start
+from tests.node.machine import inside, sh, start, until
 from tests.node.worker_node import API, REGISTRIES
 
 PORT = 5000
@@ -24,6 +24,11 @@ def answer_for(*hosts: str) -> None:
         (REGISTRIES / host / "hosts.toml").write_text(content)
     root = Path(__file__).resolve().parents[2]
     start(1, "registry", ["env", f"PYTHONPATH={root}", sys.executable, "-m", "tests.node.registry", API, str(PORT)])
+    until("the registry takes connections", _answers)
+
+
+def _answers() -> bool:
+    return sh(*inside(1, "bash", "-c", f"</dev/tcp/{API}/{PORT}"), check=False).returncode == 0
 
 
 class _Empty(BaseHTTPRequestHandler):

@@ -27,7 +27,7 @@ def test_a_jobs_end_is_kept_although_every_worker_dies_meanwhile(suture: Install
     workers = ("-n", NAMESPACE, "-l", "app.kubernetes.io/component=worker")
     rig.kubectl("delete", "pods", *workers, "--force", "--grace-period=0")
 
-    rig.kubectl("wait", "--for=condition=Ready", "task/rebuild", "-n", BROKEN, "--timeout=90s")
+    rig.kubectl("wait", "--for=condition=Ready", "task/rebuild", "-n", BROKEN, "--timeout=180s")
     kept = suture.ask("GET", f"/tasks/{status('rebuild')['executionId']}")["output"]
     assert (kept["succeeded"], kept["exit_code"], kept["message"]) == (True, 0, "42 documents"), kept
     assert kept["log"].splitlines()[-1] == "done: 42 documents"
@@ -41,7 +41,7 @@ def test_a_deleted_task_takes_its_job_and_its_pod_along(suture: Installation) ->
     apply("sleeper", "import time; time.sleep(600)")
     suture.until("the Job's pod runs", lambda: "Running" in pods("sleeper"))
 
-    rig.kubectl("delete", "task", "sleeper", "-n", BROKEN, "--timeout=60s")
+    rig.kubectl("delete", "task", "sleeper", "-n", BROKEN, "--timeout=180s")
 
     suture.until("the Job is gone", lambda: not rig.kubectl("get", "jobs", "-n", BROKEN, "-l", "suture.dev/task=sleeper", "-o", "name"))
     suture.until("its pod ends", lambda: "Running" not in pods("sleeper"))

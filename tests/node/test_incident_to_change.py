@@ -33,7 +33,7 @@ def test_a_task_resource_is_ready_when_its_change_is_delivered(suture: Installat
     suture.until("the Task has an execution", lambda: rig.kubectl("get", "task", "fix-directory", "-n", BROKEN, "-o", execution) != "")
     suture.approve(rig.kubectl("get", "task", "fix-directory", "-n", BROKEN, "-o", execution))
 
-    rig.kubectl("wait", "--for=condition=Ready", "task/fix-directory", "-n", BROKEN, "--timeout=60s")
+    rig.kubectl("wait", "--for=condition=Ready", "task/fix-directory", "-n", BROKEN, "--timeout=180s")
     status = json.loads(rig.kubectl("get", "task", "fix-directory", "-n", BROKEN, "-o", "json"))["status"]
     assert status.get("pullRequest", {}).get("branch") in suture.git.branches(), status
     moved = ["-              port: 8081", "+              port: 8080"]

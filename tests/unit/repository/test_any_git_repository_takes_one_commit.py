@@ -236,7 +236,7 @@ def daemon(remote: Remote) -> Iterator[str]:
 
 
 async def answering(url: str) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             try:
                 await LocalGit(url).base()
