@@ -162,7 +162,7 @@ def run_worker(dsn, kind, sink, idx):
         await three(run, asked, slow)
 
     async def go():
-        async with Database.connect(dsn) as database:
+        async with Database.connect(dsn, plan_once=True) as database:  # as `suture worker` does
             lease = Lease(timedelta(seconds=LEASE), timedelta(seconds=LEASE / 3))
             runner = Runner(database, known, name=f"bench-{idx}", concurrency=CONC, lease=lease)
             sink.ready()

@@ -164,6 +164,7 @@ class Runner:
                 self.ready = claimed is not None  # while nothing can be written here, whoever asks is told
             if not claimed or claimed < free:
                 await self._nap(self._due, timedelta(seconds=self._watch.nap(worked=bool(claimed))))
+                await self._watch.breathe()
 
     async def _claim(self, free: int) -> int:
         known, started = list(self._workflows), time.monotonic()
@@ -173,7 +174,7 @@ class Runner:
             *(self.owner, list(self._queues), [w.name for w in known], [w.version for w in known]),
             *(free, self._lease.duration, self.actor, self._lease.suspect, self._holds_suspect()),
         )
-        self._watch.timed(time.monotonic() - started)
+        self._watch.timed(time.monotonic() - started, found_all=len(rows) < free)
         if self._stop.is_set():
             await self._hand_back([(row["id"], row["epoch"]) for row in rows])
             rows = []

@@ -62,6 +62,7 @@ async def connected(settings: Settings) -> AsyncIterator[Runner]:
                 direct=settings.database.direct.get_secret_value() if settings.database.direct else None,
                 size=settings.database.pool,
                 packages=PACKAGES,
+                plan_once=True,
             )
         )
         tools = Tools(

@@ -41,7 +41,7 @@ async def _measure(say: Say, *, pending: int, ended: int) -> list[Figure]:
     async with server(settings=SETTINGS) as postgres:
         await migrate(postgres.url)
         psql = await asyncpg.connect(postgres.url, command_timeout=3600)
-        async with Database.connect(postgres.url, size=2) as database:
+        async with Database.connect(postgres.url, size=2, plan_once=True) as database:
             await _load(psql, _PENDING, BATCH * _CLAIMS * 2)
             empty = await _time_claims(database, psql)
             say(f"beside nothing: p50 {empty:.2f} ms")

@@ -160,7 +160,7 @@ async def work(orders: Orders) -> None:
     known = Workflows()
     known.add(five_steps)
     known.add(one_step)
-    async with TimedDatabase.connect(orders.url, direct=None if orders.presence else nursery.NOWHERE, size=4) as database:
+    async with TimedDatabase.connect(orders.url, direct=None if orders.presence else nursery.NOWHERE, size=4, plan_once=True) as database:
         database.claims = os.open(Path(orders.world) / f"claims-{os.getpid()}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         await nursery.runner_for(orders, database, known, suspect=orders.crash_limit, resources=World(Path(orders.world))).run()
 

@@ -306,7 +306,8 @@ async def work(orders: Orders) -> None:
     known = Workflows()
     for function in (effects, three_steps, crasher, blocker, family, noted, billing, busy, naps):
         known.add(function)
-    database = CountedDatabase(orders.url, direct=orders.direct if orders.presence else nursery.NOWHERE, size=4)
+    direct = orders.direct if orders.presence else nursery.NOWHERE
+    database = CountedDatabase(orders.url, direct=direct, size=4, plan_once=True)
     database.boundaries = world.boundaries
     await database.open()
     runner = nursery.runner_for(orders, database, known, suspect=orders.crash_limit - 1, resources=world)

@@ -67,6 +67,13 @@ async def test_a_direct_connection_keeps_its_statements_prepared(addresses):
     assert names
 
 
+@pytest.mark.parametrize(("address", "mode"), [(0, "force_generic_plan"), (1, "auto")], ids=["direct", "pooled"])
+async def test_how_statements_are_planned_is_set_in_no_session_of_a_pooler(addresses, address: int, mode: str):
+    """It would stay there, for whoever is lent the session next."""
+    async with Database.connect(addresses[address], plan_once=True) as database, database.session() as session:
+        assert await session.connection.fetchval("show plan_cache_mode") == mode
+
+
 async def test_a_pooler_that_comes_or_goes_is_seen_by_the_next_connection(addresses):
     """An address may be moved to a pooler, and away, while we run."""
     async with Database.connect(addresses[0]) as database:
