@@ -5,6 +5,7 @@ The fixture is in conftest; a whole cluster is tests/node/rig.
 """
 
 import json
+import secrets
 import socket
 import subprocess
 import time
@@ -41,7 +42,7 @@ class ApiServer:
         Raises: KubectlError.
         """
         command = [BIN / "kubectl", "--kubeconfig", kubeconfig or self.kubeconfig, *arguments]
-        done = subprocess.run([str(part) for part in command], input=stdin, capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run([str(part) for part in command], input=stdin, capture_output=True, text=True, check=False, timeout=150)
         if done.returncode != 0:
             raise KubectlError(f"kubectl {' '.join(map(str, arguments))}: {done.stderr.strip()}")
         return done.stdout
@@ -86,7 +87,7 @@ class ApiServer:
 def running(folder: Path) -> Iterator[ApiServer]:
     """An API server whose state lives in `folder`; it ends with the block, and with this process too."""
     with ExitStack() as stack:
-        client, peer, secure = _free_ports(3)
+        client, peer, secure = free_ports(3)
         authority = Authority.create(folder / "pki")
         authority.issue("apiserver", "/CN=kube-apiserver", "DNS:localhost,DNS:kubernetes.default.svc,IP:127.0.0.1,IP:10.254.0.1")
         authority.issue("admin", "/O=system:masters/CN=admin", "DNS:admin")
@@ -157,16 +158,25 @@ def _complaint(server: ApiServer) -> str | None:
     return None
 
 
-def _free_ports(number: int) -> list[int]:
+def free_ports(number: int) -> list[int]:
+    """Ports of loopback for servers that are yet to start; below those that the kernel lends to clients, one of which could be faster."""
     with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(number)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+        return [stack.enter_context(_bound()).getsockname()[1] for _ in range(number)]
 
 
-def eventually(what: str, holds: Callable[[], bool], within: float = 30.0) -> None:
-    """Wait for a condition; what kubectl refuses meanwhile counts as not yet.
+def _bound() -> socket.socket:
+    while True:
+        one = socket.socket()
+        try:
+            one.bind(("127.0.0.1", 10_000 + secrets.randbelow(20_000)))
+        except OSError:
+            one.close()
+        else:
+            return one
+
+
+def eventually(what: str, holds: Callable[[], bool], within: float = 90.0) -> None:
+    """Wait for a condition; what kubectl refuses meanwhile counts as not yet, and so does what takes no connection.
 
     Raises: AssertionError, with `what` did not come true.
     """
@@ -179,5 +189,5 @@ def eventually(what: str, holds: Callable[[], bool], within: float = 30.0) -> No
 def _holds(condition: Callable[[], bool]) -> bool:
     try:
         return condition()
-    except KubectlError:
+    except (KubectlError, OSError):
         return False

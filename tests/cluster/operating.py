@@ -268,7 +268,7 @@ def release(made: Field) -> None:
     made.kubectl("delete", "tasks", "--all", "--wait=false")
 
 
-def end(process: subprocess.Popen[bytes], *, order: signal.Signals = signal.SIGTERM, within: float = 15.0) -> int:
+def end(process: subprocess.Popen[bytes], *, order: signal.Signals = signal.SIGTERM, within: float = 30.0) -> int:
     """The exit code of the process, which gets the signal if it still runs."""
     if process.poll() is None:
         process.send_signal(order)

@@ -33,7 +33,7 @@ def test_cancel_ends_what_runs_and_starts_nothing(apiserver: ApiServer, tmp_path
 
         made.patch("running", {"spec": {"cancel": True}})
 
-        made.kubectl("wait", "--for=condition=Stalled", "task/running", "--timeout=20s")
+        made.kubectl("wait", "--for=condition=Stalled", "task/running", "--timeout=90s")
         assert made.condition("running", "Stalled")["reason"] == "Cancelled"
         (row,) = made.rows("running")
         assert row.status == "cancelled"
@@ -50,8 +50,8 @@ def test_a_suspended_task_begins_when_it_is_let_go_and_once(apiserver: ApiServer
         made.patch("held", {"spec": {"suspend": False}})
         made.patch("never", {"spec": {"suspend": False, "cancel": True}})
 
-        made.kubectl("wait", "--for=condition=Ready", "task/held", "--timeout=20s")
-        made.kubectl("wait", "--for=condition=Stalled", "task/never", "--timeout=20s")
+        made.kubectl("wait", "--for=condition=Ready", "task/held", "--timeout=90s")
+        made.kubectl("wait", "--for=condition=Stalled", "task/never", "--timeout=90s")
         assert [row.labels["task"] for row in made.rows()] == ["held"]
 
 
@@ -61,7 +61,7 @@ def test_a_deletion_cancels_what_runs_and_releases(apiserver: ApiServer, tmp_pat
         made.apply(made.task("running", "spin"), made.task("waiting", "hold"))
         eventually("both are under way", lambda: (made.state("running"), made.state("waiting")) == ("running", "waiting"))
 
-        made.kubectl("delete", "task", "running", "waiting", "--timeout=20s")
+        made.kubectl("delete", "task", "running", "waiting", "--timeout=90s")
 
         assert {row.status for row in made.rows()} == {"cancelled"}
 

@@ -2,12 +2,11 @@
 
 import json
 import re
-import socket
 import time
 import urllib.request
 from pathlib import Path
 
-from tests.cluster.apiserver import ApiServer, eventually
+from tests.cluster.apiserver import ApiServer, eventually, free_ports
 from tests.cluster.operating import ROOT, Field, field
 from tests.cluster.wire import Wire
 
@@ -23,11 +22,11 @@ def test_without_namespaces_it_serves_all_of_them(apiserver: ApiServer, tmp_path
         apiserver.kubectl("apply", "-f", "-", stdin=json.dumps(task))
 
         eventually("it is enqueued", lambda: apiserver.get("task", "away", elsewhere).get("status", {}).get("state") == "enqueued")
-        apiserver.kubectl("delete", "task", "away", "-n", elsewhere, "--timeout=20s")
+        apiserver.kubectl("delete", "task", "away", "-n", elsewhere, "--timeout=90s")
 
 
 def test_a_watch_that_went_silent_hides_no_task_and_is_seen_in_the_metrics(apiserver: ApiServer, tmp_path: Path) -> None:
-    address = f"127.0.0.1:{free_port()}"
+    address = f"127.0.0.1:{free_ports(1)[0]}"
     with field(apiserver, tmp_path) as made, Wire(apiserver.url) as wire:
         started = time.time()
         made.operator(KUBECONFIG=str(rewired(made, wire, tmp_path)), SUTURE_OPERATOR_HEALTH_ADDRESS=address)
@@ -40,12 +39,13 @@ def test_a_watch_that_went_silent_hides_no_task_and_is_seen_in_the_metrics(apise
         last = metrics(address)[f"suture_operator_watch_last_event_timestamp_seconds{watch}"]
         assert started < last < time.time()
 
+        silenced = time.time()
         wire.silence()  # the connections stay open and carry nothing more; new ones work
         made.apply(made.task("after"))
 
-        eventually("the resync finds it", lambda: made.state("after") == "enqueued", within=75)
-        eventually("it is told", lambda: metrics(address)[f"suture_operator_watch_unseen{watch}"] >= 1, within=75)
-        assert metrics(address)[f"suture_operator_watch_last_event_timestamp_seconds{watch}"] < time.time() - 1
+        eventually("the resync finds it", lambda: made.state("after") == "enqueued")
+        eventually("it is told", lambda: metrics(address)[f"suture_operator_watch_unseen{watch}"] >= 1)
+        assert metrics(address)[f"suture_operator_watch_last_event_timestamp_seconds{watch}"] < silenced + 1
         eventually("a new watch shows it", lambda: metrics(address)[f"suture_operator_watch_unseen{watch}"] == 0, within=120)
 
 
@@ -53,11 +53,6 @@ def metrics(address: str) -> dict[str, float]:
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=5) as answer:
         lines = answer.read().decode().splitlines()
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if not line.startswith("#"))}
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
 
 
 def test_an_api_server_that_is_away_is_waited_for(apiserver: ApiServer, tmp_path: Path) -> None:
@@ -68,12 +63,12 @@ def test_an_api_server_that_is_away_is_waited_for(apiserver: ApiServer, tmp_path
         eventually("it has tried", lambda: "Cannot connect" in made.log())
 
         wire.mend()
-        eventually("it is enqueued", lambda: made.state("early") == "enqueued", within=45)
+        eventually("it is enqueued", lambda: made.state("early") == "enqueued")
         wire.cut()
         made.apply(made.task("late"))
         wire.mend()
 
-        eventually("it is enqueued too", lambda: made.state("late") == "enqueued", within=45)
+        eventually("it is enqueued too", lambda: made.state("late") == "enqueued")
         assert operator.poll() is None
 
 

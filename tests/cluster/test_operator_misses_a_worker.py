@@ -44,7 +44,7 @@ def test_the_work_of_a_lost_pod_is_taken_over_at_once(apiserver: ApiServer, tmp_
                 case _:
                     status(made, "worker-a", UNREACHABLE)
 
-            eventually("the other one runs it", lambda: row(made, id_).owner_id not in (None, first.owner_id), within=10)
+            eventually("the other one runs it", lambda: row(made, id_).owner_id not in (None, first.owner_id), within=60)
             taken = row(made, id_)
             assert (taken.epoch, taken.crashes, taken.status) == (first.epoch + 1, 1, "running")
             assert operator.poll() is None

@@ -21,12 +21,12 @@ from suture.operator.keeper import Keeper
 from suture.operator.objects import Objects
 from suture.operator.resource import FINALIZER, Task
 from suture.remediation.incident import APPROVAL
-from tests.cluster.apiserver import ApiServer
+from tests.cluster.apiserver import ApiServer, eventually
 from tests.cluster.echoing import Words
 from tests.cluster.operating import Field, end, field, names
 from tests.node.programs import BIN
 
-WITHIN = 30.0  # seconds for a runner to bring an execution where a test wants it
+WITHIN = 90.0  # seconds for a runner to bring an execution where a test wants it
 
 
 @workflow("greet")
@@ -125,8 +125,9 @@ def test_no_watcher_sees_a_finished_task_set_back(apiserver: ApiServer, tmp_path
         made.worker()
         with watched(made, tmp_path / "seen") as seen:
             made.apply(*[made.task(name) for name in names("task", 30)])
-            made.kubectl("wait", "--for=condition=Ready", "task", "--all", "--timeout=60s")
+            made.kubectl("wait", "--for=condition=Ready", "task", "--all", "--timeout=90s")
             made.passes(2)
+            eventually("the watcher has seen the ends", lambda: (tmp_path / "seen").read_text().count('"state": "completed"') >= 30)
 
         shown: dict[str, list[str]] = {}
         for task in seen():

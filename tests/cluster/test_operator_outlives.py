@@ -19,7 +19,7 @@ def test_an_outage_of_postgres_loses_nothing(apiserver: ApiServer, tmp_path: Pat
         eventually("it says what it waits for", lambda: made.condition("during", "Reconciling").get("reason") == "DatabaseUnavailable")
         assert made.condition("during", "Reconciling")["status"] == "True"
         assert made.state("before") == "enqueued", "what is known stays shown"
-        made.kubectl("delete", "task", "before", "--timeout=25s")  # no namespace hangs on Postgres
+        made.kubectl("delete", "task", "before", "--timeout=90s")  # no namespace hangs on Postgres
 
         made.postgres.start()
         eventually("it has its row", lambda: made.state("during") == "enqueued")
@@ -74,11 +74,11 @@ def test_a_requeued_dead_letter_is_shown_under_its_task(apiserver: ApiServer, tm
     with field(apiserver, tmp_path) as made:
         made.operator(), made.worker()
         made.apply(made.task("broken", "fail", text="no luck"))
-        made.kubectl("wait", "--for=condition=Stalled", "task/broken", "--timeout=30s")
+        made.kubectl("wait", "--for=condition=Stalled", "task/broken", "--timeout=90s")
         first = made.get("broken")["status"]["executionId"]
 
         (row,) = made.rows("broken")
         made.ask(lambda engine: engine.requeue(row.id, actor="test"))
 
         eventually("the successor is shown", lambda: made.get("broken")["status"]["executionId"] != first)
-        made.kubectl("wait", "--for=condition=Stalled", "task/broken", "--timeout=30s")
+        made.kubectl("wait", "--for=condition=Stalled", "task/broken", "--timeout=90s")

@@ -1,13 +1,12 @@
 """Any number of replicas, restarts and repeats: one row for each Task."""
 
 import json
-import os
 import signal
 from collections import Counter
 from pathlib import Path
 from uuid import UUID
 
-from tests.cluster.apiserver import ApiServer, eventually
+from tests.cluster.apiserver import ApiServer, eventually, free_ports
 from tests.cluster.operating import Field, end, field, names
 
 
@@ -21,7 +20,7 @@ def test_two_replicas_and_a_kill_make_one_row_for_each_of_fifty_tasks(apiserver:
         eventually("every Task has its row", lambda: len(made.rows()) >= 50)
         third = made.operator()
         made.worker()
-        made.kubectl("wait", "--for=condition=Ready", "task", "--all", "--timeout=60s")
+        made.kubectl("wait", "--for=condition=Ready", "task", "--all", "--timeout=90s")
 
         assert set(Counter(row.labels["uid"] for row in made.rows()).values()) == {1}
         assert len(made.rows()) == 50
@@ -44,7 +43,7 @@ def test_what_happened_while_no_operator_ran_is_found(apiserver: ApiServer, tmp_
         eventually("the worker runs on its own", lambda: made.rows("finished")[0].status == "completed")
         made.operator()
 
-        made.kubectl("wait", "--for=condition=Ready", "task/created", "task/finished", "--timeout=30s")
+        made.kubectl("wait", "--for=condition=Ready", "task/created", "task/finished", "--timeout=90s")
         eventually("the deleted one is gone", lambda: made.gone("deleted"))
         assert made.rows("deleted")[0].status == "cancelled"
         eventually("the cancelled one says so", lambda: made.condition("cancelled", "Stalled").get("reason") == "Cancelled")
@@ -81,16 +80,16 @@ def test_tasks_that_share_an_operation_key_share_the_execution_of_the_first(apis
         eventually("the second shows it", lambda: made.state("second") == "waiting")
         assert made.get("second")["status"]["executionId"] == made.get("first")["status"]["executionId"]
         eventually("another input is refused", lambda: made.condition("other", "Stalled").get("reason") == "Conflict")
-        made.kubectl("delete", "task", "second", "--timeout=20s")
+        made.kubectl("delete", "task", "second", "--timeout=90s")
         (row,) = made.rows()
         assert row.status == "waiting", "the deletion of a sharer cancels nothing"
         release(made, row.id)
-        made.kubectl("wait", "--for=condition=Ready", "task/first", "--timeout=30s")
+        made.kubectl("wait", "--for=condition=Ready", "task/first", "--timeout=90s")
 
 
 def test_the_operator_leaves_no_annotation_and_writes_only_on_change(apiserver: ApiServer, tmp_path: Path) -> None:
     with field(apiserver, tmp_path) as made:
-        health = f"127.0.0.1:{20000 + os.getpid() % 20000}"
+        health = f"127.0.0.1:{free_ports(1)[0]}"
         made.operator(SUTURE_OPERATOR_HEALTH_ADDRESS=health, SUTURE_OPERATOR_RESYNC="1")
         made.kubectl("create", "-f", "-", stdin=json.dumps(made.task("quiet", "hold")))
         eventually("it is enqueued", lambda: made.state("quiet") == "enqueued")

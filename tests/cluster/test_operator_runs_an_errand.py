@@ -25,7 +25,7 @@ def test_a_task_runs_a_job_and_is_woken_at_its_end(apiserver: ApiServer, tmp_pat
         postpone(made)
         finish(made, job, message="42 rows")
 
-        made.kubectl("wait", "--for=condition=Ready", "task/nightly", "--timeout=30s")
+        made.kubectl("wait", "--for=condition=Ready", "task/nightly", "--timeout=90s")
         assert "42 rows" in made.rows("nightly")[0].output["message"]
 
 
@@ -39,12 +39,13 @@ def test_a_task_that_fails_or_is_deleted_takes_its_job_along(apiserver: ApiServe
         made.apply(*(made.task(name, "kubernetes-job", input={"image": "app:1"}) for name in ("fails", "leaves")), elsewhere)
         eventually("both wait", lambda: {made.state("fails"), made.state("leaves")} == {"waiting"})
         finish(made, created(made, made.rows("fails")[0].id), code=7, message="no such table")
-        made.kubectl("wait", "--for=condition=Stalled", "task/fails", "--timeout=30s")
-        made.kubectl("delete", "task", "leaves", "--timeout=30s")
+        made.kubectl("wait", "--for=condition=Stalled", "task/fails", "--timeout=90s")
+        made.kubectl("delete", "task", "leaves", "--timeout=90s")
 
         assert made.condition("fails", "Stalled")["reason"] == "JobFailed"
         assert "no such table" in made.condition("fails", "Stalled")["message"]
         eventually("its Job goes with it", lambda: [j["metadata"]["labels"]["suture.dev/task"] for j in jobs(made)] == ["fails"])
+        made.kubectl("wait", "--for=condition=Stalled", "task/elsewhere", "--timeout=90s")
         assert made.condition("elsewhere", "Stalled")["reason"] == "InvalidRequest"
         assert made.namespace in made.condition("elsewhere", "Stalled")["message"]
 
@@ -58,8 +59,8 @@ def test_a_task_calls_an_api(apiserver: ApiServer, tmp_path: Path) -> None:
         request = {"method": "POST", "url": url, "json": {"ref": "main"}, "retry": {"initialSeconds": 0.1}}
         closed = made.task("closed", "http-request", input={"url": "http://169.254.169.254/latest/meta-data/"})
         made.apply(made.task("hook", "http-request", input=request), closed)
-        made.kubectl("wait", "--for=condition=Ready", "task/hook", "--timeout=30s")
-        made.kubectl("wait", "--for=condition=Stalled", "task/closed", "--timeout=30s")
+        made.kubectl("wait", "--for=condition=Ready", "task/hook", "--timeout=90s")
+        made.kubectl("wait", "--for=condition=Stalled", "task/closed", "--timeout=90s")
 
         (row,) = made.rows("hook")
         assert row.output["body"] == "deployed"

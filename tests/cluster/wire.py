@@ -8,6 +8,8 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
+from tests.cluster.apiserver import free_ports
+
 
 class Wire:
     """Forwards a port of loopback to the server at `url`."""
@@ -15,7 +17,7 @@ class Wire:
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         self._target = (parts.hostname or "127.0.0.1", parts.port or 443)
-        self._door = socket.create_server(("127.0.0.1", 0))
+        self._door = socket.create_server(("127.0.0.1", free_ports(1)[0]))
         self._open: list[socket.socket] = []
         self._silenced: set[socket.socket] = set()
         self._threads: list[threading.Thread] = []
