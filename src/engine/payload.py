@@ -25,6 +25,7 @@ NAME_LIMIT = 512
 """Characters of a name or a key: an index entry must fit into a third of a page."""
 
 _TAG = "$suture"
+_QUOTED = '"$suture"'
 # In the text of json.dumps: an escaped NUL or surrogate, an exponent, a negative zero, or our own tag. Only then the slow way is needed.
 _SPECIAL = re.compile(r'\\u0000|\\ud[89a-f]|\d[eE]\+?\d|-0\.0|"\$suture"')
 _EXACT = 1 << 53
@@ -60,7 +61,9 @@ def decode(text: str) -> Any:
 
     Raises: RecursionError for what no `encode` has written.
     """
-    return json.loads(text, object_hook=_untagged if f'"{_TAG}"' in text else None)
+    decoder = _TAG_DECODER if _QUOTED in text else _DECODER
+    value, _ = decoder.raw_decode(text)  # which looks for no space around it: neither `encode` nor Postgres writes any
+    return value
 
 
 def admit(value: object, *, what: str = "input", limit: int = LIMIT) -> str:
@@ -161,6 +164,9 @@ def _untagged(found: dict[str, Any]) -> Any:
     except (KeyError, TypeError, ValueError):
         return found  # written by hand: no value of ours has this form
     return found
+
+
+_DECODER, _TAG_DECODER = json.JSONDecoder(), json.JSONDecoder(object_hook=_untagged)
 
 
 def _complaint(value: Any, place: str, depth: int = 0) -> str | None:

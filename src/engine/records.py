@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from inspect import signature
 from operator import itemgetter
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 from uuid import UUID
 
 from suture.engine.database import Row
@@ -52,8 +52,7 @@ class Failure:
         return json.dumps({"reason": self.reason, "message": clean[:8000], "step": self.step or None})
 
 
-@dataclass(frozen=True, slots=True)
-class Execution:
+class Execution(NamedTuple):
     """A task's execution, as its row stood when it was read."""
 
     id: UUID
@@ -95,7 +94,9 @@ class Execution:
     reason: str
     """Why it is in this state."""
 
-    from_row: ClassVar[Callable[[Row], "Execution"]]
+    @staticmethod
+    def from_row(row: Row) -> "Execution":
+        return _execution(row)
 
 
 def _labels(text: str) -> Mapping[str, str]:
@@ -106,7 +107,7 @@ def _output(text: str | None) -> Any:
     return None if text is None else decode(text)
 
 
-Execution.from_row = reader(Execution, input=decode, output=_output, error=Failure.from_json, labels=_labels)
+_execution = reader(Execution, input=decode, output=_output, error=Failure.from_json, labels=_labels)
 
 
 @dataclass(frozen=True, slots=True)

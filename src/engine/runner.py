@@ -9,28 +9,26 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import timedelta
-from typing import TypeVar
+from itertools import chain
+from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 from suture.engine.children import tend
-from suture.engine.claim import BETWEEN, Claim
+from suture.engine.claim import Claim
 from suture.engine.database import Database, Row, Session
+from suture.engine.driver import about, drive
 from suture.engine.ids import uuid7
 from suture.engine.journal import Journal
 from suture.engine.lease import Beat, Lease, hide_presence, show_presence, tidy
-from suture.engine.outcome import again
 from suture.engine.pulse import Pulse
 from suture.engine.records import Execution, Failure
-from suture.engine.results import plain
 from suture.engine.retention import Retention
-from suture.engine.run import Run
 from suture.engine.steps import CHANNEL as STEPS
 from suture.engine.steps import Pauses
 from suture.engine.watch import CHANNEL, Watch
-from suture.engine.workflows import Workflow, Workflows
-from suture.errors import DatabaseUnavailable, LeaseLost, NoSession, Signal, Suspended, SutureError
+from suture.engine.workflows import Workflows
+from suture.errors import DatabaseUnavailable, LeaseLost, NoSession, Signal, Suspended
 
 T = TypeVar("T")
 
@@ -41,6 +39,14 @@ _RELISTEN = timedelta(milliseconds=200)
 _WITHOUT_HINTS = timedelta(minutes=1)  # until a pooler is asked again: an address may be mended while we run
 _TIDY = 60.0  # seconds between two tidy passes of a fleet; they are cheap, and any runner makes them
 _GREET = 30  # heartbeats between two looks at a listening connection that gives no reason to
+
+
+class Claimed(NamedTuple):
+    """What one claim found."""
+
+    rows: Sequence[Row]
+    at: float
+    """When it was asked for, on this machine's monotonic clock: their leases are no younger."""
 
 
 class Runner:
@@ -164,29 +170,47 @@ class Runner:
                 self.ready = claimed is not None  # while nothing can be written here, whoever asks is told
             if not claimed or claimed < free:
                 await self._nap(self._due, timedelta(seconds=self._watch.nap(worked=bool(claimed))))
-                await self._watch.breathe()
 
     async def _claim(self, free: int) -> int:
+        """Claim as many as there are slots, and how many it were. While those of one claim begin here, Postgres looks for the next."""
+        count, found = 0, await self._ask(free)
+        while not self._stop.is_set() and len(found.rows) == free and (free := self._concurrency - len(self._running) - free) > 0:
+            count += len(found.rows)
+            ahead = asyncio.create_task(self._ask(free, beside=found.rows), name="claim")
+            try:
+                await asyncio.sleep(0)  # it is on its way
+                await self._begin(found)
+                found = await ahead
+            finally:
+                ahead.cancel()
+        await self._begin(found)
+        self._strays = False
+        return count + len(found.rows)
+
+    async def _ask(self, free: int, *, beside: Sequence[Row] = ()) -> Claimed:
+        """Claim up to `free`; they are ours from now on, as are those of `beside`, which have not begun."""
         known, started = list(self._workflows), time.monotonic()
         self._strays = True  # until the answer is here: it may be lost on its way
         rows = await self._database.many(
             "claim",
             *(self.owner, list(self._queues), [w.name for w in known], [w.version for w in known]),
-            *(free, self._lease.duration, self.actor, self._lease.suspect, self._holds_suspect()),
+            *(free, self._lease.duration, self.actor, self._lease.suspect, self._holds_suspect(beside)),
         )
-        self._watch.timed(time.monotonic() - started, found_all=len(rows) < free)
-        if self._stop.is_set():
-            await self._hand_back([(row["id"], row["epoch"]) for row in rows])
-            rows = []
-        for row in rows:
-            await self._start(row, started)
-        if rows:
-            self._watch.hurry()
-        self._strays = False
-        return len(rows)
+        self._watch.timed(time.monotonic() - started)
+        return Claimed(rows, started)
 
-    def _holds_suspect(self) -> bool:
-        return any(claim.execution.crashes >= self._lease.suspect for claim in self._running)
+    async def _begin(self, claimed: Claimed) -> None:
+        if self._stop.is_set():
+            await self._hand_back([(row["id"], row["epoch"]) for row in claimed.rows])
+            return
+        for row in claimed.rows:
+            await self._start(row, claimed.at)
+        if claimed.rows:
+            self._watch.hurry()
+
+    def _holds_suspect(self, beside: Sequence[Row]) -> bool:
+        crashes = chain((claim.execution.crashes for claim in self._running), (row["crashes"] for row in beside))
+        return max(crashes, default=0) >= self._lease.suspect
 
     async def _start(self, row: Row, renewed: float) -> None:
         try:
@@ -227,7 +251,7 @@ class Runner:
 
     def _give_up(self, claim: Claim, why: str) -> None:
         if claim in self._running:
-            log.warning(why, extra=_about(claim))
+            log.warning(why, extra=about(claim))
             self._end(claim)
 
     def _end(self, claim: Claim) -> None:
@@ -328,11 +352,11 @@ class Runner:
     async def _execute(self, claim: Claim) -> None:
         """Run it to its end, its next wait or its next failure. Never raises: what happened is in the row, or in its heir's."""
         try:
-            await self._drive(claim)
+            await drive(claim, self._workflows, resources=self.resources, pauses=self._pauses)
         except Suspended:
-            log.debug("waits", extra=_about(claim))
+            log.debug("waits", extra=about(claim))
         except LeaseLost:
-            log.warning("lost the lease, nothing more is written", extra=_about(claim))
+            log.warning("lost the lease, nothing more is written", extra=about(claim))
             self._strays = True  # it may be ours still, when only the heartbeats failed
         except asyncio.CancelledError:
             if claim.cancel_requested:
@@ -341,60 +365,19 @@ class Runner:
         except BaseExceptionGroup as group:
             if group.subgroup(Signal) is None:
                 raise
-            log.debug("waits or lost, in a group of tasks", extra=_about(claim))
+            log.debug("waits or lost, in a group of tasks", extra=about(claim))
         except Exception:
             # The border of a task: the engine's own write failed for a reason that time does not mend. The lease will run out, which
             # counts as a crash, and a few of these make a dead letter.
-            log.exception("the outcome could not be written", extra=_about(claim))
+            log.exception("the outcome could not be written", extra=about(claim))
             self._unwritten.add(claim.execution.id)
-
-    async def _drive(self, claim: Claim) -> None:
-        if claim.execution.cancel_requested_by:
-            await claim.finish_cancel()
-            return
-        workflow = self._workflows.get(claim.execution.workflow, claim.execution.version)
-        done, failures = (await claim.checkpoints(), await claim.failures()) if claim.may_have_begun else ({}, {})
-        run = Run(
-            claim,
-            done=done,
-            failures=failures,
-            retry=workflow.retry,
-            resources=self.resources,
-            workflows=self._workflows,
-            pauses=self._pauses,
-        )
-        try:
-            output = await workflow.function(run, workflow.read_input(claim.execution.input))
-            run.replay.finish()
-            await claim.complete(plain(workflow.output, output, what=f"the workflow {workflow.name}"))
-        except (Exception, asyncio.CancelledError) as error:
-            if claim.stopped:  # whatever its steps made of their cancellation
-                raise asyncio.CancelledError from error
-            await self._fail(claim, workflow, run, error)
-
-    async def _fail(self, claim: Claim, workflow: Workflow, run: Run, raised: BaseException) -> None:
-        # What the code made of a mismatch does not count: nothing that it does is to be trusted.
-        error = run.replay.mismatch or raised
-        execution, failure = claim.execution, run.attempts.failure(error, step=claim.step)
-        details = None if isinstance(error, SutureError) else error
-        log.warning("failed: %s", failure.message, extra=_about(claim), exc_info=details)
-        tries = run.failures(BETWEEN) + 1
-        delay = None if error is run.attempts.given_up else again(error, workflow.retry, tries=tries, execution=execution)
-        if delay is None:
-            await claim.fail(failure)
-        else:
-            await claim.retry(replace(failure, step=BETWEEN), delay=delay, step_attempts=tries, attempt=execution.attempt + 1)
 
     async def _settle(self, claim: Claim) -> None:
         self._settling.add(claim)
         try:
             await claim.finish_cancel()
         except LeaseLost:
-            log.info("it had ended before it could be cancelled", extra=_about(claim))
-
-
-def _about(claim: Claim) -> dict[str, str | None]:
-    return {"task": str(claim.execution.id), "step": claim.step}
+            log.info("it had ended before it could be cancelled", extra=about(claim))
 
 
 def _jittered(pause: timedelta) -> float:

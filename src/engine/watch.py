@@ -24,8 +24,6 @@ _GAP = 0.1  # seconds between two looks when much is due: what gathered meanwhil
 _SPREAD = 0.25  # part of the pause, at random: one of many is the first, and the others hear of it before their turn
 _SHORT = 0.06  # seconds: of a pause below a second, which somebody waits for
 _LABOUR = 0.025  # seconds that a claim takes only when it reads what nobody can remove, or when the machine is busy
-_BREATH = 2  # times what a claim took, until the next one after it that had found all there was
-_LONGEST_BREATH = 0.01  # seconds
 _SHARE = 4  # a look comes no sooner than this many times what the last one took: while a snapshot is held for long it may be much
 _DEAF = 3  # looks of one's own
 _SHARERS = 30  # workers that share the polls of a fleet at most: a hint that is lost is made up for within a minute
@@ -40,7 +38,6 @@ class Watch:
         self._turn, self._moved, self._cost = 0.0, asyncio.Event(), 0.0
         self._empty = self._unheard = 0
         self._labours = False
-        self._next_claim = 0.0
 
     @property
     def hears(self) -> bool:
@@ -78,14 +75,9 @@ class Watch:
             seen = await self._database.one("look", self._lease.grace, self._hears)
         self._note(runs=seen["runs"], present=seen["present"], due_in=float("inf") if seen["next"] is None else seen["next"])
 
-    def timed(self, claim: float, *, found_all: bool = False) -> None:
-        """A claim took so many seconds, and found all that was due."""
+    def timed(self, claim: float) -> None:
+        """A claim took so many seconds."""
         self._labours = self._labours or claim > _LABOUR
-        self._next_claim = time.monotonic() + min(_BREATH * claim, _LONGEST_BREATH) if found_all else 0.0
-
-    async def breathe(self) -> None:
-        """After a claim that found all, let more gather: one of one costs nearly as much as one of twenty, and each end asks for one."""
-        await asyncio.sleep(self._next_claim - time.monotonic())
 
     async def _find_floors(self) -> None:
         """Where claims labour, let them begin where the first that waits is; where the search is quick, they can do without."""

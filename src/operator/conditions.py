@@ -14,7 +14,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -79,7 +79,7 @@ def judge(task: Task, row: Execution | None, *, refusal: Refuse | None = None, a
 def summarized(row: Execution) -> Execution:
     """The row without what is large and not shown: many are held in memory."""
     output = row.output if row.workflow == WORKFLOW or row.output is None else _summary(row.workflow, row.output)
-    return replace(row, input=None, output=output)
+    return row._replace(input=None, output=output)
 
 
 def differs(shown: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -247,7 +247,7 @@ class Keeper:
         outputs = [c.output for c in done if isinstance(c.output, dict)]
         proposed = [o["digest"] for o in outputs if {"digest", "diff", "base"} <= o.keys() and isinstance(o["digest"], str)]
         step = done[-1].step_id if done and row.step is None and is_terminal(row.status) else row.step
-        return replace(row, step=step), proposed[-1] if proposed else ""
+        return row._replace(step=step), proposed[-1] if proposed else ""
 
     async def _release_late(self, known: Known) -> None:
         """The bound counts, not the execution: a namespace must not hang on Postgres. The resync cancels what still lives."""

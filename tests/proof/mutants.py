@@ -239,6 +239,7 @@ class Plot:
                 "PATH": "/usr/bin:/bin",
                 "PYTHONPATH": str(self.folder / ".dev"),
                 "SUTURE_TEST_POSTGRES": self._url,
+                "SUTURE_TEST_PATIENCE": "10",  # many of them die by a wait
                 "HOME": str(self.folder),
             },
             stdin=asyncio.subprocess.DEVNULL,

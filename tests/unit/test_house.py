@@ -19,7 +19,8 @@ CATCHES_EVERYTHING = {
     "src/engine/journal.py": "a batch is many executions': each hears what its own write met, and none takes another along",
     "src/engine/pulse.py": "a thread that dies in silence would cost every lease of its process",
     "src/engine/run.py": "a step is somebody's code: any failure of it is a value to be retried or recorded",
-    "src/engine/runner.py": "a workflow is somebody's code: any failure of it ends its own execution and no other",
+    "src/engine/driver.py": "a workflow is somebody's code: any failure of it ends its own execution and no other",
+    "src/engine/runner.py": "a write that time does not mend: the lease runs out, which counts as a crash",
     "src/engine/workflows.py": "a plugin is somebody's code: whatever its import raises is told with its name",
     "src/operator/keeper.py": "an object is somebody's text: what it makes fail must not stop the objects behind it",
 }

@@ -26,7 +26,7 @@ QUICK = Retry(attempts=3, initial=timedelta(0))
 LEASE = Lease(grace=timedelta(seconds=0.1), restart=timedelta(0))
 """Of a Postgres that may have started just now: the tests' own."""
 
-PATIENCE = 30.0
+PATIENCE = float(os.environ.get("SUTURE_TEST_PATIENCE", "30"))
 """Seconds after which a wait is given up: nobody waits that long but on a machine that is busy, or for what is broken."""
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
 
 
 def execution(**fields: Any) -> Execution:
-    return Execution(**dict.fromkeys(Execution.__slots__) | fields)
+    return Execution(**dict.fromkeys(Execution._fields) | fields)
 
 
 def record(name: str, at: float, *, epoch: int = 1, owner: int = 1, kind: str = "step", output: Any = None) -> Checkpoint:

@@ -124,7 +124,7 @@ def test_a_reason_is_what_a_condition_takes(text: str) -> None:
 
 @given(ROWS)
 def test_a_row_in_memory_shows_the_same_without_its_payloads(found: Execution) -> None:
-    large = replace(found, input={"text": "x" * 5000}, output={"text": "y" * 5000} if found.output else None)
+    large = found._replace(input={"text": "x" * 5000}, output={"text": "y" * 5000} if found.output else None)
 
     small = summarized(large)
 

@@ -71,7 +71,7 @@ def row(status: str = "enqueued", **fields: Any) -> Execution:
         "deadline_at": None, "cancel_requested_by": None, "forked_from": None, "created_at": NOW, "started_at": NOW, "updated_at": NOW,
         "finished_at": NOW + timedelta(seconds=9) if ended else None, "reason": "requested",
     }  # fmt: skip
-    return Execution(**{name: whole.get(name) for name in Execution.__slots__} | fields)
+    return Execution(**{name: whole.get(name) for name in Execution._fields} | fields)
 
 
 ROWS = st.builds(
