@@ -65,6 +65,7 @@ async def test_results_are_found_by_the_parent(psql, crowded, name, rest):
 
 
 async def test_an_index_holds_only_children_that_live(psql, crowded):
+    await psql.execute("reindex index suture.executions_children")  # which counts; what ANALYZE knows is an estimate
     assert await psql.fetchval("select reltuples from pg_class where relname = 'executions_children'") == ROWS // 100
 
 
