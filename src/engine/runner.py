@@ -176,13 +176,7 @@ class Runner:
         count, found = 0, await self._ask(free)
         while not self._stop.is_set() and len(found.rows) == free and (free := self._concurrency - len(self._running) - free) > 0:
             count += len(found.rows)
-            ahead = asyncio.create_task(self._ask(free, beside=found.rows), name="claim")
-            try:
-                await asyncio.sleep(0)  # it is on its way
-                await self._begin(found)
-                found = await ahead
-            finally:
-                ahead.cancel()
+            found, _ = await asyncio.gather(self._ask(free, beside=found.rows), self._begin(found))
         await self._begin(found)
         self._strays = False
         return count + len(found.rows)
@@ -200,6 +194,7 @@ class Runner:
         return Claimed(rows, started)
 
     async def _begin(self, claimed: Claimed) -> None:
+        await asyncio.sleep(0)  # the next claim is on its way before the work of this one takes the loop
         if self._stop.is_set():
             await self._hand_back([(row["id"], row["epoch"]) for row in claimed.rows])
             return
