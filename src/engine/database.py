@@ -181,8 +181,8 @@ class Database:
     ) -> AsyncIterator[Self]:
         """Open a pool on `url`, and close it at the end.
 
-        `plan_once`: a connection plans each statement once, for any value, and not for each of its first five values. For a process that
-        makes the same few for ever, as a worker does: planning a claim takes longer than the claim. Without effect through a pooler.
+        `plan_once`: a connection plans each statement once, for any value and by index, and not for each of its first five values. For a
+        process that makes the same few for ever, as a worker: to plan a claim takes longer than the claim. Without effect through a pooler.
         Raises: ConfigError for an address that is none. Postgres itself may be away: statements then raise DatabaseUnavailable.
         """
         database = cls(url, direct=direct, size=size, packages=packages, plan_once=plan_once)
@@ -386,8 +386,9 @@ async def _connect(*address: Any, **options: Any) -> "tuple[asyncpg.Connection[A
 
 
 async def _plan_once(connection: "asyncpg.Connection[Any]") -> None:
+    # When it is planned a table may be empty, and reading all of it would look cheapest for the minute until its statistics say otherwise.
     try:
-        await connection.execute("set plan_cache_mode = force_generic_plan", timeout=_ATTEMPT)
+        await connection.execute("set plan_cache_mode = force_generic_plan; set enable_seqscan = off; set jit = off", timeout=_ATTEMPT)
     except BaseException:
         connection.terminate()
         raise

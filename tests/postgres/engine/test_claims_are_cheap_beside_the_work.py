@@ -110,5 +110,27 @@ async def test_a_statement_is_planned_once_for_any_value(database_url: str, plan
     assert tuple(plans) == (7 - custom, custom)
 
 
+async def test_plans_that_were_made_of_empty_tables_hold_when_they_are_full(database_url: str, psql):
+    """A worker is there before its work. All that it does then is by index, before anybody has analyzed anything."""
+    world = World()
+    connected = Database.connect(database_url, plan_once=True)
+    async with connected as database, running(database, brief, concurrency=20, resources=world) as runner:
+        await eventually(lambda: is_ready(runner), what="its first claim")
+        for count in range(100, 500, 100):
+            await Engine(database).enqueue_many("brief", [1] * 100, actor="test")
+            await eventually(lambda count=count: world.has_ended(count), what="the end of all")
+
+    async def told() -> tuple[int, int] | None:
+        """Rows that were read one after the other, once the ended sessions have said what they did."""
+        row = await psql.fetchrow("select n_tup_upd, seq_tup_read from pg_stat_user_tables where relname = 'workflow_executions'")
+        return tuple(row) if row[0] >= 800 else None
+
+    assert (await eventually(told))[1] == 0
+
+
+async def is_ready(runner: Runner) -> bool:
+    return runner.ready
+
+
 async def claim(database: Database) -> list[Any]:
     return list(await database.many("claim", uuid7(), ["q"], ["w"], [1], 10, Lease().duration, "test", 3, False))
