@@ -54,7 +54,7 @@ GOALS = [
     Goal("W0, one-step tasks a second", "W0", "rate", 1.3, "pgqueuer"),
     *(Goal("W0, one-step tasks a second", "W0", "rate", 20, peer) for peer in ("dbos", "absurd", "procrastinate")),
     Goal("W3, three-step workflows a second", "W3", "rate", 0.5, "ideal_step"),
-    Goal("W3, three-step workflows a second", "W3", "rate", 60, "dbos"),
+    *(Goal("W3, three-step workflows a second", "W3", "rate", 60, peer) for peer in ("dbos", "temporal_pg")),
     Goal("W3, three-step workflows a second", "W3", "rate", 30, "absurd"),
     Goal("W1, one client, rows a second", "W1", "seq", 0.8, "ideal"),
     Goal("W1, 32 clients, rows a second", "W1", "conc32", 0.6, "ideal"),

@@ -65,8 +65,9 @@ async def _copy(psql: "asyncpg.Connection[Any]", table: str, rows: list[tuple[An
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
-    """What one process, or one effect, wrote down; nothing when it never did."""
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    """What one process, or one effect, wrote down; nothing when it never did. A line that is being written does not count yet."""
+    text = path.read_text() if path.exists() else ""
+    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
 
 
 def _act(line: dict[str, Any]) -> tuple[str, UUID, str, datetime, datetime]:
