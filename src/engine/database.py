@@ -56,7 +56,11 @@ _READS_ONLY = (asyncpg.ReadOnlySQLTransactionError, asyncpg.FeatureNotSupportedE
 
 _LAST_WORD = 1.0  # seconds
 
-_UNNAMED = {"statement_cache_size": 0}
+_UNNAMED: dict[str, Any] = {"statement_cache_size": 0}
+
+_PLAN_ONCE = "set plan_cache_mode = force_generic_plan; set enable_seqscan = off; set jit = off"
+"""By index, too: when a statement is planned a table may be empty, and all of it be read until its statistics say otherwise."""
+_PLAN_AS_USUAL = "set local plan_cache_mode to default; set local enable_seqscan to default; set local jit to default"
 
 _UNUSED = 300.0  # seconds after which a connection is closed: an idle worker beats and polls more often, and opening one is dear
 _ATTEMPT = 10.0  # seconds for a connection or a statement that should take milliseconds; a black-holed network ends here
@@ -237,13 +241,19 @@ class Database:
             await self._release(connection)
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Session]:
-        """One connection, one transaction: all of it is committed when the block ends, or none of it."""
+    async def transaction(self, *, lent: bool = False) -> AsyncIterator[Session]:
+        """One connection, one transaction: all of it is committed when the block ends, or none of it.
+
+        `lent`: it is for somebody else's statements, which are planned as the server itself would.
+        """
         async with self.session() as session:
             transaction = session.connection.transaction()
             with translated():
                 await transaction.start()
             try:
+                if lent and self._plan_once and not self._pooled:
+                    with translated():
+                        await session.connection.execute(_PLAN_AS_USUAL, timeout=_ATTEMPT)
                 yield session
             except BaseException:
                 # Postgres rolls back by itself what a lost connection leaves: the block's own error is the one to hear of.
@@ -324,9 +334,8 @@ class Database:
         """
         assumed = self._pooled
         with reaching(self._url):
-            connection, self._pooled = await _connect(*address, **options, **(_UNNAMED if assumed else {}))
-            if self._plan_once and not (assumed or self._pooled):
-                await _plan_once(connection)
+            how = _UNNAMED if assumed else {"plan_once": self._plan_once}
+            connection, self._pooled = await _connect(*address, **options, **how)
             if assumed or not self._pooled:
                 return connection
             connection.terminate()
@@ -370,7 +379,7 @@ class Database:
                 await self._pool.release(connection, timeout=5)
 
 
-async def _connect(*address: Any, **options: Any) -> "tuple[asyncpg.Connection[Any], bool]":
+async def _connect(*address: Any, plan_once: bool = False, **options: Any) -> "tuple[asyncpg.Connection[Any], bool]":
     """A connection, and whether its other end is a pooler and not Postgres: then the process that answers is not the one that greeted.
 
     Asked by the simple protocol, which prepares nothing and answers with the count of rows. In the time of UTC: a duration of 24 hours goes
@@ -379,19 +388,12 @@ async def _connect(*address: Any, **options: Any) -> "tuple[asyncpg.Connection[A
     connection = await asyncpg.connect(*address, **options, server_settings={"timezone": "UTC"})
     try:
         answer = await connection.execute(f"select where pg_backend_pid() = {connection.get_server_pid()}", timeout=_ATTEMPT)
+        if plan_once and answer == "SELECT 1":
+            await connection.execute(_PLAN_ONCE, timeout=_ATTEMPT)
     except BaseException:
         connection.terminate()
         raise
     return connection, answer != "SELECT 1"
-
-
-async def _plan_once(connection: "asyncpg.Connection[Any]") -> None:
-    # When it is planned a table may be empty, and reading all of it would look cheapest for the minute until its statistics say otherwise.
-    try:
-        await connection.execute("set plan_cache_mode = force_generic_plan; set enable_seqscan = off; set jit = off", timeout=_ATTEMPT)
-    except BaseException:
-        connection.terminate()
-        raise
 
 
 async def _keep(_: object) -> None:

@@ -53,7 +53,7 @@ class Engine:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Session]:
         """A transaction that `enqueue` and `emit` can join, so that the caller's own rows commit with them or not at all."""
-        async with self.database.transaction() as session:
+        async with self.database.transaction(lent=True) as session:
             yield session
 
     async def enqueue(

@@ -73,7 +73,7 @@ class Connection(Session):
 @asynccontextmanager
 async def opened(database: Database, isolation: Isolation, *, step: str) -> AsyncIterator[tuple[Session, Connection]]:
     """A transaction for a step: the engine's handle to it, and the caller's, which is to be closed before the step is written."""
-    async with database.transaction() as session:
+    async with database.transaction(lent=True) as session:
         connection = Connection(session.connection, database.statements, step=step)
         if isolation != "read committed":
             await connection.execute(f"set transaction isolation level {isolation}")

@@ -123,8 +123,8 @@ class CountedDatabase(Database):
             yield counted
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Session]:
-        async with super().transaction() as session:
+    async def transaction(self, *, lent: bool = False) -> AsyncIterator[Session]:
+        async with super().transaction(lent=lent) as session:
             yield session
             self.boundaries.cross("before commit")
         self.boundaries.cross("after commit")

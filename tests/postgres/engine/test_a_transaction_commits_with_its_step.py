@@ -183,9 +183,9 @@ class Forgetful(Database):
     lost: list[bool]
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Session]:
+    async def transaction(self, *, lent: bool = False) -> AsyncIterator[Session]:
         commit = self.lost.pop() if self.lost else None
-        async with super().transaction() as session:
+        async with super().transaction(lent=lent) as session:
             yield session
             if commit is False:
                 raise DatabaseUnavailable("the connection was cut before the commit")

@@ -128,6 +128,26 @@ async def test_plans_that_were_made_of_empty_tables_hold_when_they_are_full(data
     assert (await eventually(told))[1] == 0
 
 
+async def test_the_caller_s_own_sql_is_planned_as_the_server_would(database_url: str):
+    settings = "select current_setting('plan_cache_mode'), current_setting('enable_seqscan'), current_setting('jit')"
+    usual, found = ("auto", "on", "on"), asyncio.get_running_loop().create_future()
+
+    @workflow("pay")
+    async def pay(run: Run, _: None) -> None:
+        async with run.transaction("bill") as (connection, _done):
+            found.set_result(tuple(await connection.fetchrow(settings)))
+
+    async with Database.connect(database_url, size=1, plan_once=True) as database:
+        engine = Engine(database)
+        async with engine.transaction() as session:
+            assert tuple(await session.connection.fetchrow(settings)) == usual
+        async with database.session() as session:
+            assert tuple(await session.connection.fetchrow(settings)) == ("force_generic_plan", "off", "off")
+        await engine.enqueue("pay", None, actor="test")
+        async with running(database, pay):
+            assert await asyncio.wait_for(found, 30) == usual
+
+
 async def is_ready(runner: Runner) -> bool:
     return runner.ready
 
