@@ -163,9 +163,9 @@ class Run:
         """Something outside of Postgres happens exactly once for (`kind`, `key`), wherever a worker dies.
 
         The intent is committed; `find` looks for what an earlier try left; only then `act` runs, and it must give what it makes an
-        identity by which `find` finds it again. `kind` is the step's name by default. Holds as long as `find` is truthful, but for a process
-        that is stopped for longer than its lease just before the first byte of `act`: begin `act` with the call itself, and where the
-        outside can refuse an identity that it has seen, let it.
+        identity by which `find` finds it again. `kind` is the step's name by default. Holds as long as `find` is truthful, but for a
+        process that is stopped for longer than its lease just before the first byte of `act`: begin `act` with the call itself, and where
+        the outside can refuse an identity that it has seen, let it.
         """
         declared, what, kind = adapter(returns), f"the effect {name}", kind or name
         if (done := await self._enter(name, "effect")) is not None:
