@@ -13,12 +13,12 @@ POLL = timedelta(seconds=0.25)
 REST = 1.0  # seconds between two looks of a fleet at rest, with this poll
 
 
-async def test_a_fleet_at_rest_looks_as_often_as_one_worker_and_goes_on_without_any_of_them(database_url, psql):
+async def test_a_fleet_at_rest_looks_as_often_as_one_worker_and_goes_on_without_any_of_them(database_url, direct_url, psql):
     heard = []
     await psql.add_listener(CHANNEL, lambda _c, pid, _n, told: heard.append((asyncio.get_running_loop().time(), pid, told)))
     async with AsyncExitStack() as fleet:
         for number in range(5):
-            own = await fleet.enter_async_context(Database.connect(database_url, size=2))
+            own = await fleet.enter_async_context(Database.connect(database_url, direct=direct_url, size=2))
             await fleet.enter_async_context(running(own, one_step, name=f"w{number}", poll=POLL, lease=Lease(restart=timedelta(0))))
 
         async def all_present() -> bool:

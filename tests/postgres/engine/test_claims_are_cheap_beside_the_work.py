@@ -1,4 +1,7 @@
-"""Claims are cheap beside the work: planned once for each connection, and on their way while what the last one found begins."""
+"""Claims are cheap beside the work: planned once for each connection, and on their way while what the last one found begins.
+
+Past any pooler, through which no plan is kept (see `test_a_pooler_is_found_out`).
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -59,8 +62,8 @@ class SlowDatabase(Database):
 
 
 @pytest_asyncio.fixture
-async def slow(database_url: str) -> AsyncIterator[SlowDatabase]:
-    async with SlowDatabase.connect(database_url) as database:
+async def slow(direct_url: str) -> AsyncIterator[SlowDatabase]:
+    async with SlowDatabase.connect(direct_url) as database:
         database.world = World()
         await Engine(database).enqueue_many("brief", list(range(60)), actor="test")
         yield database
@@ -99,8 +102,8 @@ async def test_a_second_suspect_is_not_claimed_while_the_first_has_not_begun(slo
 
 
 @pytest.mark.parametrize(("plan_once", "custom"), [(True, 0), (False, 5)])
-async def test_a_statement_is_planned_once_for_any_value(database_url: str, plan_once: bool, custom: int):
-    async with Database.connect(database_url, size=1, plan_once=plan_once) as database:
+async def test_a_statement_is_planned_once_for_any_value(direct_url: str, plan_once: bool, custom: int):
+    async with Database.connect(direct_url, size=1, plan_once=plan_once) as database:
         for _ in range(7):
             await claim(database)
         async with database.session() as session:
@@ -110,10 +113,10 @@ async def test_a_statement_is_planned_once_for_any_value(database_url: str, plan
     assert tuple(plans) == (7 - custom, custom)
 
 
-async def test_plans_that_were_made_of_empty_tables_hold_when_they_are_full(database_url: str, psql):
+async def test_plans_that_were_made_of_empty_tables_hold_when_they_are_full(direct_url: str, psql):
     """A worker is there before its work. All that it does then is by index, before anybody has analyzed anything."""
     world = World()
-    connected = Database.connect(database_url, plan_once=True)
+    connected = Database.connect(direct_url, plan_once=True)
     async with connected as database, running(database, brief, concurrency=20, resources=world) as runner:
         await eventually(lambda: is_ready(runner), what="its first claim")
         for count in range(100, 500, 100):
@@ -128,7 +131,7 @@ async def test_plans_that_were_made_of_empty_tables_hold_when_they_are_full(data
     assert (await eventually(told))[1] == 0
 
 
-async def test_the_caller_s_own_sql_is_planned_as_the_server_would(database_url: str):
+async def test_the_caller_s_own_sql_is_planned_as_the_server_would(direct_url: str):
     settings = "select current_setting('plan_cache_mode'), current_setting('enable_seqscan'), current_setting('jit')"
     usual, found = ("auto", "on", "on"), asyncio.get_running_loop().create_future()
 
@@ -137,7 +140,7 @@ async def test_the_caller_s_own_sql_is_planned_as_the_server_would(database_url:
         async with run.transaction("bill") as (connection, _done):
             found.set_result(tuple(await connection.fetchrow(settings)))
 
-    async with Database.connect(database_url, size=1, plan_once=True) as database:
+    async with Database.connect(direct_url, size=1, plan_once=True) as database:
         engine = Engine(database)
         async with engine.transaction() as session:
             assert tuple(await session.connection.fetchrow(settings)) == usual
