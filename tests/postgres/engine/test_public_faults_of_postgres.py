@@ -20,6 +20,7 @@ import pytest
 from suture.cli.installation import Account
 from suture.cli.postgres import EmbeddedPostgres
 from suture.engine import Database, Engine, Lease, Run, migrate, workflow
+from suture.engine.database import Row
 from suture.errors import DatabaseUnavailable
 from tests.nursery import NOWHERE
 from tests.postgres.engine.stage import ended, eventually, running
@@ -189,6 +190,19 @@ async def test_e11_polling_alone_finds_work_when_the_hint_is_lost(engine, databa
             await database.one("enqueue", *row)  # this statement tells nobody
             found = (await engine.get(id_)).id
             await ended(engine, found, within=POLL.total_seconds() * 1.2 + 5)
+
+
+async def test_e11_polls_go_on_while_nothing_is_heard(database_url, direct_url):
+    """Hints are a help and no more: a worker that hears well and is told of nothing asks again and again all the same."""
+    asked = []
+
+    class Noting(Database):
+        async def many(self, name: str, *args: object) -> list[Row]:
+            asked.extend([name] if name == "claim" else [])
+            return await super().many(name, *args)
+
+    async with Noting.connect(database_url, direct=direct_url) as noting, running(noting, w, poll=timedelta(seconds=0.05)):
+        await eventually(lambda: _is(len(asked) >= 12), what="the twelfth poll")
 
 
 # A slow or quarrelsome Postgres ----------------------------------------------------------------------------------------------
