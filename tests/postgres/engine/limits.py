@@ -8,7 +8,7 @@ from uuid import UUID
 
 import asyncpg
 
-from suture.engine import Database, Engine
+from suture.engine import Database, Engine, Session
 from suture.engine.ids import uuid7
 
 Psql = asyncpg.Connection
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 async def claim(
-    database: Database, batch: int = 5, *, queues: Sequence[str] = ("default",), suspect: int = 99, holds: bool = False
+    database: Database | Session, batch: int = 5, *, queues: Sequence[str] = ("default",), suspect: int = 99, holds: bool = False
 ) -> list[dict[str, Any]]:
     known = ["w", "v"]
     rows = await database.many(
