@@ -25,7 +25,7 @@ NAME_LIMIT = 512
 """Characters of a name or a key: an index entry must fit into a third of a page."""
 
 _TAG = "$suture"
-_QUOTED = '"$suture"'
+_QUOTED = f'"{_TAG}"'
 # In the text of json.dumps: an escaped NUL or surrogate, an exponent, a negative zero, or our own tag. Only then the slow way is needed.
 _SPECIAL = re.compile(r'\\u0000|\\ud[89a-f]|\d[eE]\+?\d|-0\.0|"\$suture"')
 _EXACT = 1 << 53

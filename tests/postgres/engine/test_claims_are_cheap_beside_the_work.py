@@ -137,7 +137,8 @@ async def test_the_caller_s_own_sql_is_planned_as_the_server_would(direct_url: s
 
     @workflow("pay")
     async def pay(run: Run, _: None) -> None:
-        async with run.transaction("bill") as (connection, _done):
+        async with run.transaction("bill", isolation="serializable") as (connection, _done):
+            assert await connection.fetchval("show transaction_isolation") == "serializable"
             found.set_result(tuple(await connection.fetchrow(settings)))
 
     async with Database.connect(direct_url, size=1, plan_once=True) as database:
