@@ -11,8 +11,8 @@ with earlier as (
 ), child as (
     insert into suture.workflow_executions
         (id, workflow, version, queue, priority, input, operation_key, input_digest, labels, run_timeout, start_by,
-         parent_id, parent_step, changed_by, reason)
-    select $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, now() + $15, $1, $4, $16, 'started by its parent'
+         parent_id, parent_step, created_by, created_reason, changed_by, reason)
+    select $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, now() + $15, $1, $4, $16, 'started by its parent', $16, 'started by its parent'
     where not exists (select from earlier)
     on conflict (operation_key) where operation_key is not null and status in ('enqueued', 'running', 'waiting') do nothing
     returning id
@@ -132,8 +132,9 @@ with wanted as materialized (
     where f.parent_id = n.parent and f.step_id = n.step
 )
 insert into suture.workflow_executions
-    (id, workflow, version, queue, priority, input, labels, parent_id, parent_step, parent_item, changed_by, reason)
-select w.child, f.workflow, f.version, f.queue, f.priority, g.input, f.labels, w.parent, w.step, g.item, f.actor, 'started by its parent'
+    (id, workflow, version, queue, priority, input, labels, parent_id, parent_step, parent_item, created_by, created_reason, changed_by, reason)
+select w.child, f.workflow, f.version, f.queue, f.priority, g.input, f.labels, w.parent, w.step, g.item, f.actor, 'started by its parent',
+       f.actor, 'started by its parent'
 from (select distinct parent, step, slot / $5 as chunk from wanted) as opened
 join suture.fan_outs f on f.parent_id = opened.parent and f.step_id = opened.step
 join suture.fan_out_inputs c on c.parent_id = opened.parent and c.step_id = opened.step and c.chunk = opened.chunk
@@ -154,7 +155,7 @@ select 'map failed', parent, step from unnest($1::uuid[], $2::text[]) as f (pare
 --
 -- Under their row locks.
 update suture.workflow_executions e
-set status = 'enqueued', run_at = now(), updated_at = now(), changed_at = clock_timestamp(), changed_by = $2,
+set status = 'enqueued', run_at = now(), updated_at = now(), changed_xid = suture.xid(), changed_by = $2,
     reason = 'ended: ' || e.step
 where e.id = any ($1) and e.status = 'waiting'
 returning e.id, pg_notify('suture_due', e.queue)::text as notified
@@ -186,7 +187,7 @@ with told as materialized (
         cancel_requested_by = coalesce(cancel_requested_by, 'task ' || e.parent_id),
         cancel_reason = coalesce(cancel_reason, orphans.kind),
         updated_at = now(),
-        changed_at = case when e.status = 'running' then changed_at else clock_timestamp() end,
+        changed_xid = case when e.status = 'running' then changed_xid else suture.xid() end,
         changed_by = case when e.status = 'running' then changed_by else 'task ' || e.parent_id end,
         reason = case when e.status = 'running' then reason else orphans.kind end
     from orphans

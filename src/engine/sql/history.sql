@@ -28,15 +28,13 @@ select id, at, actor, from_status, to_status, reason, step, epoch from suture.ti
 -- name: cursor
 -- one: the oldest transaction that may still be under way
 --
--- Not the greatest id of the timeline: a transaction that took a smaller id may commit after one with a greater id was read.
+-- Not the greatest changed_xid: a transaction with a smaller one may commit after one with a greater one was read.
 select pg_snapshot_xmin(pg_current_snapshot())::text as cursor
 
 -- name: changed_since
 -- many: the executions with the label that moved in the cursor's transaction or a later one
 -- $1 cursor text, $2 label text
-select e.* from suture.executions e
-where e.labels ? $2
-  and e.id in (select execution_id from suture.timeline where xid >= $1::text::bigint)
+select * from suture.executions where labels ? $2 and labels <> '{}' and changed_xid >= $1::text::bigint
 
 -- name: with_labels
 -- many: executions that carry these labels, youngest first

@@ -116,7 +116,7 @@ with lost as materialized (
         error = case when fate.status = 'error'
             then jsonb_build_object('reason', 'CrashLoop', 'message', format('its worker was lost %s times while it ran', lost.crashes + 1))
             else e.error end,
-        changed_at = clock_timestamp(), changed_by = coalesce(fate.by, $4), reason = fate.reason
+        changed_xid = suture.xid(), changed_by = coalesce(fate.by, $4), reason = fate.reason
     from lost, lateral (select
         case when lost.cancel_requested_by is not null then 'cancelled' when lost.crashes >= $2 then 'error' else 'enqueued' end as status,
         lost.cancel_requested_by as by,
@@ -164,7 +164,7 @@ with late as materialized (
     set status = 'error', owner_id = null, lease_expires = null, finished_at = now(), updated_at = now(),
         error = jsonb_build_object('reason', overdue.reason, 'message', case overdue.reason
             when 'QueueTimeout' then format('not begun by %s', e.start_by) else format('not finished by %s', e.deadline_at) end),
-        changed_at = clock_timestamp(), changed_by = $2, reason = overdue.reason
+        changed_xid = suture.xid(), changed_by = $2, reason = overdue.reason
     from overdue
     where e.id = overdue.id
     returning e.*

@@ -57,9 +57,9 @@ select kind, finished_at from suture.operation_outputs where execution_id = $1 a
 -- Not parked, since its transaction goes on: see `enqueue_keyed`. No child any more, whoever started it.
 insert into suture.workflow_executions as e
     (id, workflow, version, queue, priority, input, operation_key, input_digest, labels, concurrency_key, max_attempts, run_timeout,
-     changed_by, reason, forked_from)
+     created_by, created_reason, changed_by, reason, forked_from)
 select $2, workflow, coalesce($4, version), queue, priority, input, case when $3 then operation_key end,
-       case when $3 then input_digest end, labels, concurrency_key, max_attempts, run_timeout, $5, $6, id
+       case when $3 then input_digest end, labels, concurrency_key, max_attempts, run_timeout, $5, $6, $5, $6, id
 from suture.executions where id = $1
 on conflict (operation_key) where operation_key is not null and status in ('enqueued', 'running', 'waiting')
     do update set operation_key = e.operation_key

@@ -69,8 +69,8 @@ select suture.unpark_keys($1, $2, $3) as last
 -- a longer transaction: the lock that this needs would keep executions of the key from ending. There the claim parks it.
 insert into suture.workflow_executions as e
     (id, workflow, version, queue, priority, input, operation_key, input_digest, labels, run_at, max_attempts, deadline_at,
-     changed_by, reason, forked_from, concurrency_key, parked)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, coalesce($10, now()), $11, $12, $13, $14, $15, $16,
+     created_by, created_reason, changed_by, reason, forked_from, concurrency_key, parked)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, coalesce($10, now()), $11, $12, $13, $14, $13, $14, $15, $16,
         $17::boolean and suture.stands_behind($4, $16, coalesce($10, now()), $5))
 on conflict (operation_key) where operation_key is not null and status in ('enqueued', 'running', 'waiting')
     do update set operation_key = e.operation_key
@@ -83,8 +83,8 @@ returning e.*, (xmax = 0) as created
 --
 -- Of each key the first stands behind those that were there, and the others behind the first.
 insert into suture.workflow_executions
-    (id, workflow, version, queue, priority, input, labels, run_at, changed_by, reason, concurrency_key, parked)
-select id, $4, $5, $6, $7, input, $8, coalesce($9, now()), $10, $11, key,
+    (id, workflow, version, queue, priority, input, labels, run_at, created_by, created_reason, changed_by, reason, concurrency_key, parked)
+select id, $4, $5, $6, $7, input, $8, coalesce($9, now()), $10, $11, $10, $11, key,
        key is not null and (nth > 1 or suture.stands_behind($6, key, coalesce($9, now()), $7))
 from (select id, input, key, row_number() over (partition by key order by id) as nth
       from unnest($1::uuid[], $2::jsonb[], $3::text[]) as given (id, input, key)) as numbered
@@ -155,7 +155,7 @@ with free as materialized (
     delete from suture.held_steps h using free where h.execution_id = free.execution_id
 )
 update suture.workflow_executions e
-set status = 'enqueued', run_at = now(), updated_at = now(), changed_at = clock_timestamp(), changed_by = $1,
+set status = 'enqueued', run_at = now(), updated_at = now(), changed_xid = suture.xid(), changed_by = $1,
     reason = e.step || ' is paused no longer'
 from waiting
 where e.id = waiting.id

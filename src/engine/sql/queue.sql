@@ -8,8 +8,8 @@
 -- no-op update that returns the winner's row even where the loser's snapshot cannot see it.
 insert into suture.workflow_executions as e
     (id, workflow, version, queue, priority, input, operation_key, input_digest, labels, run_at, max_attempts, deadline_at,
-     changed_by, reason, forked_from)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, coalesce($10, now()), $11, $12, $13, $14, $15)
+     created_by, created_reason, changed_by, reason, forked_from)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, coalesce($10, now()), $11, $12, $13, $14, $13, $14, $15)
 on conflict (operation_key) where operation_key is not null and status in ('enqueued', 'running', 'waiting')
     do update set operation_key = e.operation_key
 returning e.*, (xmax = 0) as created
@@ -22,8 +22,9 @@ returning e.*, (xmax = 0) as created
 -- Without a key there is nothing to conflict with, and all of the row but its time is known to who wrote it. The hint goes along where
 -- none went a moment ago: commits that notify wait for each other, which would end the group commit of all clients.
 insert into suture.workflow_executions
-    (id, workflow, version, queue, priority, input, labels, run_at, max_attempts, deadline_at, changed_by, reason, forked_from)
-values ($1, $2, $3, $4, $5, $6, $7, coalesce($8, now()), $9, $10, $11, $12, $13)
+    (id, workflow, version, queue, priority, input, labels, run_at, max_attempts, deadline_at, created_by, created_reason, changed_by, reason,
+     forked_from)
+values ($1, $2, $3, $4, $5, $6, $7, coalesce($8, now()), $9, $10, $11, $12, $11, $12, $13)
 returning created_at as at, case when $14 then pg_notify('suture_due', queue)::text end as told
 
 -- name: enqueue_all
@@ -35,8 +36,10 @@ returning created_at as at, case when $14 then pg_notify('suture_due', queue)::t
 -- As `enqueue_lone`, those of many callers.
 with added as (
     insert into suture.workflow_executions
-        (id, workflow, version, queue, priority, input, labels, run_at, max_attempts, deadline_at, changed_by, reason, forked_from)
-    select id, workflow, version, queue, priority, input, labels, coalesce(run_at, now()), max_attempts, deadline_at, actor, reason, forked_from
+        (id, workflow, version, queue, priority, input, labels, run_at, max_attempts, deadline_at, created_by, created_reason, changed_by,
+         reason, forked_from)
+    select id, workflow, version, queue, priority, input, labels, coalesce(run_at, now()), max_attempts, deadline_at, actor, reason, actor,
+           reason, forked_from
     from unnest($1::uuid[], $2::text[], $3::int[], $4::text[], $5::int[], $6::jsonb[], $7::jsonb[], $8::timestamptz[], $9::int[],
                 $10::timestamptz[], $11::text[], $12::text[], $13::uuid[])
         as given (id, workflow, version, queue, priority, input, labels, run_at, max_attempts, deadline_at, actor, reason, forked_from)
@@ -49,8 +52,10 @@ select now() as at, (select count(*) from told) as told
 -- none
 -- $1 ids uuid[], $2 inputs jsonb[], $3 workflow text, $4 version int, $5 queue text, $6 priority int, $7 labels jsonb,
 -- $8 run_at timestamptz, $9 actor text, $10 reason text
-insert into suture.workflow_executions (id, workflow, version, queue, priority, input, labels, run_at, changed_by, reason)
-select id, $3, $4, $5, $6, input, $7, coalesce($8, now()), $9, $10 from unnest($1::uuid[], $2::jsonb[]) as given (id, input)
+insert into suture.workflow_executions
+    (id, workflow, version, queue, priority, input, labels, run_at, created_by, created_reason, changed_by, reason)
+select id, $3, $4, $5, $6, input, $7, coalesce($8, now()), $9, $10, $9, $10
+from unnest($1::uuid[], $2::jsonb[]) as given (id, input)
 
 -- name: hint
 -- none
@@ -159,8 +164,8 @@ with limited as materialized (
 ), here as (
     update suture.workflow_executions e
     set status = 'running', owner_id = $1, epoch = e.epoch + 1, lease_expires = now() + $6,
-        started_at = coalesce(e.started_at, now()), updated_at = now(),
-        changed_at = clock_timestamp(), changed_by = $7, reason = 'claimed'
+        started_at = coalesce(e.started_at, clock_timestamp()), started_by = coalesce(e.started_by, $7), updated_at = now(),
+        changed_xid = suture.xid(), changed_by = $7, reason = 'claimed'
     where e.id = any (array(select id from chosen))
     returning e.*
 )
@@ -182,7 +187,7 @@ with held as materialized (
 ), completed as (
     update suture.workflow_executions e
     set status = 'completed', output = held.output, owner_id = null, lease_expires = null, finished_at = now(), updated_at = now(),
-        changed_at = clock_timestamp(), changed_by = $5, reason = 'finished'
+        changed_xid = suture.xid(), changed_by = $5, reason = 'finished'
     from held
     where e.id = held.id
 )
@@ -197,7 +202,7 @@ from held
 with ended as (
     update suture.workflow_executions
     set status = 'error', error = $4, step = coalesce($6, step), owner_id = null, lease_expires = null, finished_at = now(),
-        updated_at = now(), changed_at = clock_timestamp(), changed_by = $7, reason = $5
+        updated_at = now(), changed_xid = suture.xid(), changed_by = $7, reason = $5
     where id = $1 and owner_id = $2 and epoch = $3 and status = 'running'
     returning *
 ), buried as (
@@ -218,7 +223,7 @@ with again as (
     set status = case when cancel_requested_by is null then 'enqueued' else 'cancelled' end,
         finished_at = case when cancel_requested_by is null then null else now() end,
         owner_id = null, lease_expires = null, run_at = now() + $4, attempt = $9,
-        step = coalesce(nullif($6, ''), step), error = $7, updated_at = now(), changed_at = clock_timestamp(),
+        step = coalesce(nullif($6, ''), step), error = $7, updated_at = now(), changed_xid = suture.xid(),
         changed_by = coalesce(cancel_requested_by, $10), reason = coalesce(cancel_reason, $5)
     where id = $1 and owner_id = $2 and epoch = $3 and status = 'running'
     returning id
@@ -247,7 +252,7 @@ update suture.workflow_executions e
 set status = case when cancel_requested_by is null then 'enqueued' else 'cancelled' end,
     finished_at = case when cancel_requested_by is null then null else now() end,
     owner_id = null, lease_expires = null, run_at = now(), updated_at = now(),
-    changed_at = clock_timestamp(), changed_by = coalesce(cancel_requested_by, $4), reason = coalesce(cancel_reason, $5)
+    changed_xid = suture.xid(), changed_by = coalesce(cancel_requested_by, $4), reason = coalesce(cancel_reason, $5)
 from held
 where e.id = held.id
 returning e.id, pg_notify('suture_due', e.queue)::text as notified
@@ -271,7 +276,7 @@ set status = case when status = 'running' then status else 'cancelled' end,
     cancel_requested_by = coalesce(cancel_requested_by, $2),
     cancel_reason = coalesce(cancel_reason, $3),
     updated_at = now(),
-    changed_at = case when status = 'running' then changed_at else clock_timestamp() end,
+    changed_xid = case when status = 'running' then changed_xid else suture.xid() end,
     changed_by = case when status = 'running' then changed_by else $2 end,
     reason = case when status = 'running' then reason else $3 end
 where id = $1 and status in ('enqueued', 'running', 'waiting')
@@ -282,6 +287,6 @@ returning e.*, pg_notify('suture_cancel', e.id::text)::text as notified
 -- $1 id uuid, $2 owner uuid, $3 epoch bigint
 update suture.workflow_executions
 set status = 'cancelled', owner_id = null, lease_expires = null, finished_at = now(), updated_at = now(),
-    changed_at = clock_timestamp(), changed_by = cancel_requested_by, reason = coalesce(cancel_reason, 'cancelled')
+    changed_xid = suture.xid(), changed_by = cancel_requested_by, reason = coalesce(cancel_reason, 'cancelled')
 where id = $1 and owner_id = $2 and epoch = $3 and status = 'running' and cancel_requested_by is not null
 returning id

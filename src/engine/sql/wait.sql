@@ -37,7 +37,7 @@ update suture.workflow_executions e
 set status = case when cancel_requested_by is null then 'waiting' else 'cancelled' end,
     finished_at = case when cancel_requested_by is null then null else now() end,
     owner_id = null, lease_expires = null, step = $4, updated_at = now(),
-    changed_at = clock_timestamp(), changed_by = coalesce(cancel_requested_by, $5), reason = coalesce(cancel_reason, $6),
+    changed_xid = suture.xid(), changed_by = coalesce(cancel_requested_by, $5), reason = coalesce(cancel_reason, $6),
     crashes = case when crashes > 0 and exists (
         select from suture.operation_outputs o
         where o.execution_id = e.id and o.epoch > coalesce(e.crash_epoch, 0) and o.finished_at >= e.created_at
@@ -71,7 +71,7 @@ returning v.payload, v.emitted_by, v.emitted_at, v.emitted_at = statement_timest
 -- maybe: the id, when it was waiting for this event
 -- $1 execution uuid, $2 event text, $3 actor text
 update suture.workflow_executions e
-set status = 'enqueued', run_at = now(), updated_at = now(), changed_at = clock_timestamp(), changed_by = $3, reason = 'event ' || $2
+set status = 'enqueued', run_at = now(), updated_at = now(), changed_xid = suture.xid(), changed_by = $3, reason = 'event ' || $2
 from suture.workflow_waits w
 where e.id = $1 and e.status = 'waiting' and w.execution_id = e.id and w.step_id = e.step and w.event = $2 and w.outcome is null
 returning e.id, pg_notify('suture_due', e.queue)::text as notified
@@ -90,7 +90,7 @@ with due as materialized (
     for no key update of e skip locked
 )
 update suture.workflow_executions e
-set status = 'enqueued', run_at = now(), updated_at = now(), changed_at = clock_timestamp(), changed_by = $2,
+set status = 'enqueued', run_at = now(), updated_at = now(), changed_xid = suture.xid(), changed_by = $2,
     reason = case when due.event is null then 'slept' else 'no event ' || due.event || ' in time' end
 from due
 where e.id = due.id

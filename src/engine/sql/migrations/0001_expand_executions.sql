@@ -7,7 +7,8 @@
 -- workflow_waits        one row a sleep or a wait: holds no process, no connection, no timer
 -- events                facts from outside for one execution; the first of a name wins
 -- effects               the ledger of outside effects: intended before the act, confirmed after it
--- timeline              who moved what from where to where, when and why; append-only, written by a trigger
+-- moves                 who moved what from where to where, when and why; append-only, written by a trigger. What every execution does that
+--                       goes well (its creation, its first claim, its completion) stands in its own row: see the view `timeline`
 -- dead_letters          executions that need a person, with the reason
 -- queues                pause and limits, changed live
 -- workers               one row a process life; never reused
@@ -26,12 +27,15 @@
 -- Lock order, everywhere: workers, then workflow_executions by id, then the other tables. A statement that reads another table to
 -- decide on an execution first locks the execution's row in an earlier statement of the same transaction: its snapshot is then
 -- younger than every writer that held the lock.
--- Time is this database's clock alone. Every statement that moves a status sets changed_at, changed_by and reason.
+-- Time is this database's clock alone. Every statement that moves a status sets changed_xid, changed_by and reason.
 --
--- What belongs to one execution (outputs, failures, waits, events, timeline) is partitioned by its id, which begins with the time of its
+-- What belongs to one execution (outputs, failures, waits, events, moves) is partitioned by its id, which begins with the time of its
 -- creation (UUIDv7): by month, and a default partition for ids of another time or form. See "Partitions" below.
 
 create schema if not exists suture;
+
+-- The transaction that asks.
+create function suture.xid() returns bigint language sql stable parallel restricted return pg_current_xact_id()::text::bigint;
 
 -- What never changes stands first, and half of each page is left free: of a version that finds room beside the one before it, the log holds
 -- only what follows the first change.
@@ -48,6 +52,10 @@ create table suture.workflow_executions (
     max_attempts    integer,
     forked_from     uuid,
     created_at      timestamptz not null default now(),
+    created_by      text        not null default 'database user ' || session_user,
+    created_reason  text        not null default '',
+    started_at      timestamptz,
+    started_by      text,
     deadline_at     timestamptz,
     run_at          timestamptz not null default now(),
     attempt         integer     not null default 1,
@@ -55,13 +63,12 @@ create table suture.workflow_executions (
     epoch           bigint      not null default 0,
     owner_id        uuid,
     lease_expires   timestamptz,
-    started_at      timestamptz,
     updated_at      timestamptz not null default now(),
     finished_at     timestamptz,
-    changed_at      timestamptz not null default clock_timestamp(),
+    changed_xid     bigint      not null default suture.xid(),
     status          text        not null default 'enqueued'
                     constraint known_status check (status in ('enqueued', 'running', 'waiting', 'completed', 'error', 'cancelled')),
-    changed_by      text        not null,
+    changed_by      text        not null default 'database user ' || session_user,
     reason          text        not null default '',
     step            text,
     output          jsonb,
@@ -69,7 +76,8 @@ create table suture.workflow_executions (
     cancel_requested_by text,
     cancel_reason   text,
     constraint owned_while_running check ((status = 'running') = (owner_id is not null) and (status = 'running') = (lease_expires is not null)),
-    constraint finished_when_ended check ((status in ('completed', 'error', 'cancelled')) = (finished_at is not null))
+    constraint finished_when_ended check ((status in ('completed', 'error', 'cancelled')) = (finished_at is not null)),
+    constraint started_when_claimed check ((epoch > 0) = (started_at is not null) and (epoch > 0) = (started_by is not null))
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500);
 
 -- lease_expires is in no index on purpose: a heartbeat stays a HOT update.
@@ -80,6 +88,7 @@ create index executions_ended   on suture.workflow_executions (finished_at) wher
 create index executions_deadline on suture.workflow_executions (deadline_at)
     where deadline_at is not null and status in ('enqueued', 'running', 'waiting');
 create index executions_labels  on suture.workflow_executions using gin (labels jsonb_path_ops) where labels <> '{}';
+create index executions_changed on suture.workflow_executions (changed_xid) where labels <> '{}';
 create index executions_key     on suture.workflow_executions (operation_key) where operation_key is not null;
 create unique index operation_key_is_unique on suture.workflow_executions (operation_key)
     where operation_key is not null and status in ('enqueued', 'running', 'waiting');
@@ -90,6 +99,7 @@ alter table suture.workflow_history add primary key (id, finished_at);
 create index history_finished on suture.workflow_history (finished_at);
 create index history_key on suture.workflow_history (operation_key, finished_at desc) where operation_key is not null;
 create index history_labels on suture.workflow_history using gin (labels jsonb_path_ops) where labels <> '{}';
+create index history_changed on suture.workflow_history (changed_xid) where labels <> '{}';
 
 create table suture.operation_outputs (
     execution_id    uuid        not null,
@@ -147,22 +157,18 @@ create table suture.effects (
 );
 create index effects_execution on suture.effects (execution_id);
 
-create table suture.timeline (
+create table suture.moves (
     id              bigint      generated always as identity,
     execution_id    uuid        not null,
     at              timestamptz not null,
     actor           text        not null,
-    from_status     text,
+    from_status     text        not null,
     to_status       text        not null,
     reason          text        not null,
     step            text,
     epoch           bigint      not null,
-    xid             bigint      not null default pg_current_xact_id()::text::bigint,
     primary key (execution_id, id)
 ) partition by range (execution_id);
--- Rows are appended as transactions come: a few pages of summary find the latest. The usual width of a range: of narrower ones the server asks
--- for so many summaries that it logs each as one too many.
-create index timeline_xid on suture.timeline using brin (xid) with (autosummarize = on);
 
 create table suture.dead_letters (
     execution_id    uuid        primary key,
@@ -198,22 +204,11 @@ create table suture.workers (
 
 -- The state machine --------------------------------------------------------------------------------------------------------
 
--- A statement at a time, not a row: a batch of a thousand moves is one check and one insert into the timeline.
+-- A statement at a time, not a row: a batch of a thousand moves is one check and one insert into the moves.
 
-create function suture.refuse_beginning(status text) returns text language plpgsql as $$
+create function suture.refuse_beginning() returns trigger language plpgsql as $$
 begin
-    raise exception 'an execution begins as enqueued, not as %', status using errcode = 'SU001';
-end $$;
-
--- The transaction's id is asked for once where there are rows, not for each of them.
-create function suture.record_insert() returns trigger language plpgsql as $$
-begin
-    insert into suture.timeline (execution_id, at, actor, from_status, to_status, reason, step, epoch, xid)
-    select id, changed_at, changed_by, null,
-           case status when 'enqueued' then status else suture.refuse_beginning(status) end, reason, null, epoch,
-           (select pg_current_xact_id()::text::bigint)
-    from added;
-    return null;
+    raise exception 'an execution begins as enqueued, not as %', new.status using errcode = 'SU001';
 end $$;
 
 create function suture.refuse_move(the_id uuid, was text, becomes text, is_back boolean) returns boolean language plpgsql as $$
@@ -227,21 +222,41 @@ begin
     raise exception 'execution % is %: it cannot become %', the_id, was, becomes using errcode = 'SU001';
 end $$;
 
+create function suture.refuse_rewriting(the_id uuid) returns boolean language plpgsql as $$
+begin
+    raise exception 'execution %: who created, claimed, moved or ended it, when and why is append-only', the_id using errcode = 'SU002';
+end $$;
+
+create function suture.is_told_by_its_row(status text, epoch bigint) returns boolean language sql immutable parallel safe
+return status = 'completed' or (status = 'running' and epoch = 1);
+
+-- A move that does not name its own transaction is no statement of ours: somebody's hand. Its row shall say so, too.
+create function suture.sign_for_hand(the_id uuid) returns boolean language plpgsql as $$
+begin
+    update suture.workflow_executions
+    set changed_xid = suture.xid(), changed_by = 'database user ' || session_user, reason = 'changed by hand' where id = the_id;
+    return true;
+end $$;
+
 -- One pass checks and records. Nested loops are off: the plan is kept from the first call, which may have had one row, and the next may
--- have thousands. An unchanged changed_at is no statement of ours: somebody's hand.
+-- have thousands.
 create function suture.record_update() returns trigger language plpgsql set enable_nestloop = off as $$
 begin
-    insert into suture.timeline (execution_id, at, actor, from_status, to_status, reason, step, epoch, xid)
-    select n.id,
-           case when n.changed_at = o.changed_at then clock_timestamp() else n.changed_at end,
-           case when n.changed_at = o.changed_at then 'database user ' || session_user else n.changed_by end,
+    insert into suture.moves (execution_id, at, actor, from_status, to_status, reason, step, epoch)
+    select n.id, clock_timestamp(),
+           case when n.changed_xid = suture.xid() then n.changed_by else 'database user ' || session_user end,
            o.status, n.status,
-           case when n.changed_at = o.changed_at then 'changed by hand' else n.reason end,
-           n.step, n.epoch, (select pg_current_xact_id()::text::bigint)
+           case when n.changed_xid = suture.xid() then n.reason else 'changed by hand' end,
+           n.step, n.epoch
     from was o left join became n using (id)
     where case
         when n.id is null or n.epoch < o.epoch then suture.refuse_move(o.id, o.status, n.status, true)
-        when n.status = o.status then false
+        when n.created_at <> o.created_at or n.created_by <> o.created_by or n.created_reason <> o.created_reason
+            or n.started_at <> o.started_at or n.started_by <> o.started_by or n.finished_at <> o.finished_at
+            then suture.refuse_rewriting(o.id)
+        when n.status = o.status then
+            (n.changed_by <> o.changed_by or n.reason <> o.reason or n.changed_xid <> o.changed_xid)
+            and pg_trigger_depth() = 1 and suture.refuse_rewriting(o.id)
         when not (case o.status
                 when 'enqueued' then n.status in ('running', 'cancelled', 'error')
                 when 'running'  then n.status in ('enqueued', 'waiting', 'completed', 'error', 'cancelled')
@@ -249,7 +264,8 @@ begin
                 else false
             end)
             or (n.status = 'running' and n.epoch <= o.epoch) then suture.refuse_move(o.id, o.status, n.status, false)
-        else true
+        when n.changed_xid <> suture.xid() then suture.sign_for_hand(n.id) and not suture.is_told_by_its_row(n.status, n.epoch)
+        else not suture.is_told_by_its_row(n.status, n.epoch)
     end;
     return null;
 end $$;
@@ -266,8 +282,8 @@ begin
     return null;
 end $$;
 
-create trigger record_insert after insert on suture.workflow_executions
-    referencing new table as added for each statement execute function suture.record_insert();
+create trigger refuse_beginning before insert on suture.workflow_executions
+    for each row when (new.status <> 'enqueued') execute function suture.refuse_beginning();
 create trigger record_update after update on suture.workflow_executions
     referencing old table as was new table as became for each statement execute function suture.record_update();
 create trigger check_delete after delete on suture.workflow_executions
@@ -284,9 +300,13 @@ begin
     raise exception 'the % is append-only', tg_table_name using errcode = 'SU002';
 end $$;
 
-create trigger append_only before update or delete on suture.timeline
+create trigger append_only before update or delete on suture.moves
     for each row execute function suture.refuse_change();
-create trigger never_emptied before truncate on suture.timeline
+create trigger never_emptied before truncate on suture.moves
+    for each statement execute function suture.refuse_change();
+create trigger append_only before update on suture.workflow_history
+    for each row execute function suture.refuse_change();
+create trigger never_emptied before truncate on suture.workflow_history
     for each statement execute function suture.refuse_change();
 
 -- Partitions ---------------------------------------------------------------------------------------------------------------
@@ -325,7 +345,7 @@ end $$;
 -- A trigger for TRUNCATE is not handed down to partitions.
 create function suture.seal(partition text) returns void language plpgsql as $$
 begin
-    if partition like 'timeline%' then
+    if partition like 'moves%' or partition like 'workflow_history%' then
         execute format('create trigger never_emptied before truncate on suture.%I for each statement execute function suture.refuse_change()',
                        partition);
     end if;
@@ -454,6 +474,26 @@ select suture.add_months();
 
 create view suture.executions as
     select * from suture.workflow_executions union all select * from suture.workflow_history;
+
+-- Who moved what from where to where, when and why, numbered from 1 for each execution. Its row tells what every execution does that goes
+-- well, for good: the trigger refuses whoever would change it. All other moves are rows of their own.
+create view suture.timeline as
+    select execution_id, row_number() over (partition by execution_id order by part, place) as id,
+           at, actor, from_status, to_status, reason, step, epoch
+    from (
+        select e.id as execution_id, line.*
+        from suture.executions e
+        cross join lateral (
+            select 1 as part, 0::bigint as place, e.created_at as at, e.created_by as actor, null::text as from_status, 'enqueued' as to_status,
+                   e.created_reason as reason, null::text as step, 0::bigint as epoch
+            union all
+            select 2, 0, e.started_at, e.started_by, 'enqueued', 'running', 'claimed', null, 1 where e.started_at is not null
+            union all
+            select 4, 0, e.finished_at, e.changed_by, 'running', 'completed', e.reason, e.step, e.epoch where e.status = 'completed'
+        ) as line
+        union all
+        select execution_id, 3, id, at, actor, from_status, to_status, reason, step, epoch from suture.moves
+    ) as lines;
 
 -- The same rows in the words of a plain task queue.
 create view suture.tasks as

@@ -392,8 +392,8 @@ begin
     )
     update suture.workflow_executions e
     set status = 'running', owner_id = claimant, epoch = e.epoch + 1, lease_expires = now() + lease,
-        started_at = coalesce(e.started_at, now()), updated_at = now(),
-        changed_at = clock_timestamp(), changed_by = actor, reason = 'claimed'
+        started_at = coalesce(e.started_at, clock_timestamp()), started_by = coalesce(e.started_by, actor), updated_at = now(),
+        changed_xid = suture.xid(), changed_by = actor, reason = 'claimed'
     where e.id = any (array(select chosen.id from chosen))
     returning e.*;
 end $$;

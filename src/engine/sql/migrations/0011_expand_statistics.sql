@@ -21,11 +21,11 @@ end $$;
 -- A trigger for TRUNCATE is not handed down to partitions, nor is what ANALYZE samples.
 create or replace function suture.seal(partition text) returns void language plpgsql as $$
 begin
-    if partition like 'timeline%' then
+    if partition like 'moves%' or partition like 'workflow_history%' then
         execute format('create trigger never_emptied before truncate on suture.%I for each statement execute function suture.refuse_change()',
                        partition);
     end if;
-    if partition like 'timeline%' or partition like 'operation_outputs%' then
+    if partition like 'moves%' or partition like 'operation_outputs%' then
         perform suture.sample_less(format('suture.%I', partition)::regclass);
     end if;
 end $$;
@@ -33,4 +33,4 @@ end $$;
 select suture.sample_less(c.oid::regclass)
 from pg_class c
 where c.relnamespace = 'suture'::regnamespace and c.relkind in ('r', 'p')
-  and (c.relname = 'workflow_executions' or c.relname like 'timeline%' or c.relname like 'operation\_outputs%');
+  and (c.relname = 'workflow_executions' or c.relname like 'moves%' or c.relname like 'operation\_outputs%');
