@@ -29,7 +29,7 @@ from suture.errors import Conflict, DatabaseUnavailable, IllegalTransition, Inva
 Reuse = Literal["return", "reject", "new"]
 """What an operation key of an ended execution means: its answer again, a refusal, or a new execution."""
 
-_CHUNK = 1000
+_CHUNK = 500
 """Rows of a bulk that one statement takes: the next are made ready while Postgres writes these."""
 
 
@@ -140,36 +140,42 @@ class Engine:
         _check_times(run_at=run_at)
         tags = admit(dict(labels or {}), what="labels", limit=self._limit)
         rest = workflow, version, queue, priority, tags, run_at, actor, reason
-        ids = [uuid7() for _ in inputs]
         if concurrency_keys is not None:
-            keys = _check_keys(concurrency_keys, len(ids))
-            await self.database.none("enqueue_many_keyed", ids, self._texts(inputs), keys, *rest)
-        elif len(ids) <= _CHUNK:
-            await self.database.none("enqueue_many", ids, self._texts(inputs), *rest)
+            keys = _check_keys(concurrency_keys, len(inputs))
+            ids, texts = self._admitted(inputs)
+            await self.database.none("enqueue_many_keyed", ids, texts, keys, *rest)
+        elif len(inputs) <= _CHUNK:
+            ids, texts = self._admitted(inputs)
+            await self.database.none("enqueue_many", ids, texts, *rest)
         else:
             async with self.database.transaction() as inside:
-                await self._enqueue_chunks(inside, ids, inputs, rest)
+                ids = await self._enqueue_chunks(inside, inputs, rest)
         self._intake.hints.soon({queue})
         return ids
 
-    async def _enqueue_chunks(self, session: Session, ids: list[UUID], inputs: Sequence[object], rest: tuple[object, ...]) -> None:
+    async def _enqueue_chunks(self, session: Session, inputs: Sequence[object], rest: tuple[object, ...]) -> list[UUID]:
         written: asyncio.Task[None] | None = None
+        all_ids: list[UUID] = []
         try:
-            for first in range(0, len(ids), _CHUNK):
-                texts = self._texts(inputs[first : first + _CHUNK], first)
+            for first in range(0, len(inputs), _CHUNK):
+                ids, texts = self._admitted(inputs[first : first + _CHUNK], first)
                 if written is not None:
                     await written
-                written = asyncio.create_task(session.none("enqueue_many", ids[first : first + _CHUNK], texts, *rest))
-                await asyncio.sleep(0)  # it is on its way before the next texts are made
+                written = asyncio.create_task(session.none("enqueue_many", ids, texts, *rest))
+                all_ids += ids
+                await asyncio.sleep(0)  # it is on its way before the next ones are made
             if written is not None:
                 await written
+            return all_ids
         finally:
             if written is not None and not written.done():
                 written.cancel()  # the connection is free for the rollback when it has ended
                 await asyncio.wait([written])
 
-    def _texts(self, inputs: Sequence[object], first: int = 0) -> list[str]:
-        return [admit(one, what=f"input {number}", limit=self._limit) for number, one in enumerate(inputs, first)]
+    def _admitted(self, inputs: Sequence[object], first: int = 0) -> tuple[list[UUID], list[str]]:
+        """An id for each of `inputs`, and its text; complaints count from `first`."""
+        texts = [admit(one, what=f"input {number}", limit=self._limit) for number, one in enumerate(inputs, first)]
+        return [uuid7() for _ in texts], texts
 
     async def _known(self, session: Session, operation_key: str | None, reuse: Reuse) -> Row | None:
         """The execution that answers for this key; None: a new one is due."""

@@ -209,7 +209,7 @@ class Runner:
 
     async def _start(self, row: Row, renewed: float) -> None:
         try:
-            claim = Claim(self._database, Execution.from_row(row), self.owner, self.actor, renewed=renewed, shared=self._journal)
+            claim = Claim(self._database, Execution.from_claim(row), self.owner, self.actor, renewed=renewed, shared=self._journal)
         except (ValueError, RecursionError) as error:
             # A row that was written by hand and cannot be read must not keep the others of its batch from running.
             failure = Failure("PayloadUnfit", f"The row cannot be read ({type(error).__name__}): its input was not written by this engine.")

@@ -83,7 +83,7 @@ limit 1
 select pg_advisory_xact_lock(hashtextextended($1, 7))
 
 -- name: claim
--- many: the claimed executions, the most urgent of the due; empty when none is
+-- many: the claimed executions, the most urgent of the due, with the columns of `Execution` in its order; empty when none is
 -- $1 owner uuid, $2 queues text[], $3 workflows text[], $4 versions int[] (the newest version of each that this worker can run),
 -- $5 batch int, $6 lease interval, $7 actor text, $8 suspect int (crashes from which an execution counts as one), $9 holds boolean
 -- (whether this worker holds a suspect)
@@ -169,30 +169,27 @@ with limited as materialized (
     where e.id = any (array(select id from chosen))
     returning e.*
 )
-select * from here union all select * from elsewhere
+select id, workflow, version, queue, priority, status, input, output, error, operation_key, concurrency_key, parked, labels, owner_id, epoch,
+       lease_expires, run_at, attempt, max_attempts, crashes, step, deadline_at, cancel_requested_by, forked_from, parent_id, has_children,
+       created_at, started_at, updated_at, finished_at, reason
+from (select * from here union all select * from elsewhere) as claimed
 
 -- name: complete
 -- one: the places in $2, from 1, that are completed now (null: all of them; the others are lost)
 -- $1 owner uuid, $2 ids uuid[] (in order), $3 epochs bigint[], $4 outputs jsonb[], $5 actor text; of $3 one element does for all
 --
--- Many executions are one statement, as with `checkpoint`.
-with held as materialized (
-    select w.nth, w.id, w.output
-    from unnest($2::uuid[], $3::bigint[], $4::jsonb[]) with ordinality as w (id, epoch, output, nth)
-    cross join lateral (
-        select from suture.workflow_executions x
-        where x.id = w.id and x.owner_id = $1 and x.epoch = coalesce(w.epoch, ($3::bigint[])[1])
-        for no key update
-    ) as e
-), completed as (
+-- Many executions are one statement, as with `checkpoint`. The update is its own fence: of a row that somebody else has written meanwhile
+-- it looks at owner and epoch again, as they are now. Rows are locked in the order of $2: each is found by the primary key in its turn.
+with completed as (
     update suture.workflow_executions e
-    set status = 'completed', output = held.output, owner_id = null, lease_expires = null, finished_at = now(), updated_at = now(),
+    set status = 'completed', output = w.output, owner_id = null, lease_expires = null, finished_at = now(), updated_at = now(),
         changed_xid = suture.xid(), changed_by = $5, reason = 'finished'
-    from held
-    where e.id = held.id
+    from unnest($2::uuid[], $3::bigint[], $4::jsonb[]) with ordinality as w (id, epoch, output, nth)
+    where e.id = w.id and e.owner_id = $1 and e.epoch = coalesce(w.epoch, ($3::bigint[])[1])
+    returning w.nth
 )
 select case when count(*) < cardinality($2::uuid[]) then coalesce(array_agg(nth), '{}') end as held, null as cancelled
-from held
+from completed
 
 -- name: fail
 -- maybe: the id; no row: the lease is lost

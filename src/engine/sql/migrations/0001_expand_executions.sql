@@ -37,8 +37,8 @@ create schema if not exists suture;
 -- The transaction that asks.
 create function suture.xid() returns bigint language sql stable parallel restricted return pg_current_xact_id()::text::bigint;
 
--- What never changes stands first, and half of each page is left free: of a version that finds room beside the one before it, the log holds
--- only what follows the first change.
+-- What never changes stands first, then what changes least, and half of each page is left free: of a version that finds room beside the one
+-- before it, the log holds only what follows the first change.
 create table suture.workflow_executions (
     id              uuid        primary key,
     workflow        text        not null check (workflow <> ''),
@@ -56,6 +56,7 @@ create table suture.workflow_executions (
     created_reason  text        not null default '',
     started_at      timestamptz,
     started_by      text,
+    changed_by      text        not null default 'database user ' || session_user,
     deadline_at     timestamptz,
     run_at          timestamptz not null default now(),
     attempt         integer     not null default 1,
@@ -68,7 +69,6 @@ create table suture.workflow_executions (
     changed_xid     bigint      not null default suture.xid(),
     status          text        not null default 'enqueued'
                     constraint known_status check (status in ('enqueued', 'running', 'waiting', 'completed', 'error', 'cancelled')),
-    changed_by      text        not null default 'database user ' || session_user,
     reason          text        not null default '',
     step            text,
     output          jsonb,
@@ -101,16 +101,17 @@ create index history_key on suture.workflow_history (operation_key, finished_at 
 create index history_labels on suture.workflow_history using gin (labels jsonb_path_ops) where labels <> '{}';
 create index history_changed on suture.workflow_history (changed_xid) where labels <> '{}';
 
+-- Columns of one width stand first: no room is lost between them.
 create table suture.operation_outputs (
     execution_id    uuid        not null,
-    step_id         text        not null,
-    kind            text        not null check (kind in ('step', 'sleep', 'wait', 'effect')),
-    output          jsonb       not null,
-    attempts        integer     not null default 1,
     owner_id        uuid        not null,
     epoch           bigint      not null,
     started_at      timestamptz not null,
     finished_at     timestamptz not null default clock_timestamp(),
+    attempts        integer     not null default 1,
+    step_id         text        not null,
+    kind            text        not null check (kind in ('step', 'sleep', 'wait', 'effect')),
+    output          jsonb       not null,
     primary key (execution_id, step_id)
 ) partition by range (execution_id);
 
