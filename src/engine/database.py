@@ -55,12 +55,12 @@ _COLLISIONS = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
 _READS_ONLY = (asyncpg.ReadOnlySQLTransactionError, asyncpg.FeatureNotSupportedError)
 
 _LAST_WORD = 1.0  # seconds
-
 _UNNAMED: dict[str, Any] = {"statement_cache_size": 0}
 
-_PLAN_ONCE = "set plan_cache_mode = force_generic_plan; set enable_seqscan = off; set jit = off"
-"""By index, too: when a statement is planned a table may be empty, and all of it be read until its statistics say otherwise."""
-_PLAN_AS_USUAL = "set local plan_cache_mode to default; set local enable_seqscan to default; set local jit to default"
+_PLAN = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "enable_bitmapscan": "off", "jit": "off"}
+"""By index, in its order: when a statement is planned a table may be empty, and all of it be read until its statistics say otherwise."""
+_PLAN_ONCE = "; ".join(f"set {name} = {value}" for name, value in _PLAN.items())
+_PLAN_AS_USUAL = "; ".join(f"set local {name} to default" for name in _PLAN)
 
 _UNUSED = 300.0  # seconds after which a connection is closed: an idle worker beats and polls more often, and opening one is dear
 _ATTEMPT = 10.0  # seconds for a connection or a statement that should take milliseconds; a black-holed network ends here

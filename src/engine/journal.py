@@ -161,7 +161,7 @@ class Journal:
 
     async def _write_endings(self, endings: list[Ending]) -> Sequence[Written | None]:
         executions, epochs, outputs = zip(*endings, strict=True)
-        return _answers(outputs, await self._database.one("complete", self._owner, executions, _once(epochs), outputs, self._actor))
+        return _answers(outputs, await self._database.one("complete", self._owner, executions, _once(epochs), _once(outputs), self._actor))
 
 
 def _once(column: Sequence[Any]) -> Sequence[Any]:

@@ -176,20 +176,26 @@ from (select * from here union all select * from elsewhere) as claimed
 
 -- name: complete
 -- one: the places in $2, from 1, that are completed now (null: all of them; the others are lost)
--- $1 owner uuid, $2 ids uuid[] (in order), $3 epochs bigint[], $4 outputs jsonb[], $5 actor text; of $3 one element does for all
+-- $1 owner uuid, $2 ids uuid[], $3 epochs bigint[], $4 outputs jsonb[], $5 actor text; of $3 and $4 one element does for all
 --
 -- Many executions are one statement, as with `checkpoint`. The update is its own fence: of a row that somebody else has written meanwhile
--- it looks at owner and epoch again, as they are now. Rows are locked in the order of $2: each is found by the primary key in its turn.
+-- it looks at owner and epoch again, as they are now.
+-- By the primary key, whatever the planner trusts in: joined with its arguments it would now and then read all of the table. So rows are
+-- locked in the order of their ids, as everywhere; what belongs to one is found by its place.
 with completed as (
     update suture.workflow_executions e
-    set status = 'completed', output = w.output, owner_id = null, lease_expires = null, finished_at = now(), updated_at = now(),
+    set status = 'completed', owner_id = null, lease_expires = null, finished_at = now(), updated_at = now(),
+        output = ($4::jsonb[])[case when cardinality($4::jsonb[]) = 1 then 1 else array_position($2::uuid[], e.id) end],
         changed_xid = suture.xid(), changed_by = $5, reason = 'finished'
-    from unnest($2::uuid[], $3::bigint[], $4::jsonb[]) with ordinality as w (id, epoch, output, nth)
-    where e.id = w.id and e.owner_id = $1 and e.epoch = coalesce(w.epoch, ($3::bigint[])[1])
-    returning w.nth
+    where e.id = any ($2::uuid[]) and e.owner_id = $1
+      and e.epoch = ($3::bigint[])[case when cardinality($3::bigint[]) = 1 then 1 else array_position($2::uuid[], e.id) end]
+    returning e.id
+), counted as (
+    select count(*) as count, array_agg(id) as ids from completed
 )
-select case when count(*) < cardinality($2::uuid[]) then coalesce(array_agg(nth), '{}') end as held, null as cancelled
-from completed
+select case when count < cardinality($2::uuid[]) then array(select array_position($2::uuid[], id) from unnest(ids) as id) end as held,
+       null as cancelled
+from counted
 
 -- name: fail
 -- maybe: the id; no row: the lease is lost

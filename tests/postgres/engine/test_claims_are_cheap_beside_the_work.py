@@ -132,8 +132,9 @@ async def test_plans_that_were_made_of_empty_tables_hold_when_they_are_full(dire
 
 
 async def test_the_caller_s_own_sql_is_planned_as_the_server_would(direct_url: str):
-    settings = "select current_setting('plan_cache_mode'), current_setting('enable_seqscan'), current_setting('jit')"
-    usual, found = ("auto", "on", "on"), asyncio.get_running_loop().create_future()
+    names = ("plan_cache_mode", "enable_seqscan", "enable_bitmapscan", "jit")
+    settings = "select " + ", ".join(f"current_setting('{name}')" for name in names)
+    usual, found = ("auto", "on", "on", "on"), asyncio.get_running_loop().create_future()
 
     @workflow("pay")
     async def pay(run: Run, _: None) -> None:
@@ -146,7 +147,7 @@ async def test_the_caller_s_own_sql_is_planned_as_the_server_would(direct_url: s
         async with engine.transaction() as session:
             assert tuple(await session.connection.fetchrow(settings)) == usual
         async with database.session() as session:
-            assert tuple(await session.connection.fetchrow(settings)) == ("force_generic_plan", "off", "off")
+            assert tuple(await session.connection.fetchrow(settings)) == ("force_generic_plan", "off", "off", "off")
         await engine.enqueue("pay", None, actor="test")
         async with running(database, pay):
             assert await asyncio.wait_for(found, 30) == usual

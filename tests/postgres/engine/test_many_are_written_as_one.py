@@ -7,9 +7,10 @@ import pytest
 
 from suture.engine.claim import Claim
 from suture.engine.ids import uuid7
-from suture.engine.journal import Batches, Journal, Step, Written
+from suture.engine.journal import Batches, Ending, Journal, Step, Written
 from suture.engine.records import Execution
 from suture.errors import DatabaseUnavailable, LeaseLost, PayloadUnfit
+from tests.postgres.engine.stage import eventually
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -45,6 +46,54 @@ async def test_one_that_is_lost_does_not_take_its_neighbours_along(engine, datab
     second.journal = journal
     with pytest.raises(LeaseLost):
         await second.checkpoint("two", 2, kind="step", attempts=1, started_at=NOW)
+
+
+async def test_each_ending_keeps_its_own_output_and_epoch_and_the_lost_one_is_named(engine, database, take, psql):
+    owner = uuid7()
+    for _ in range(5):
+        await engine.enqueue("anything", None, actor="test")
+    first = await take(owner=owner)
+    await psql.execute("update suture.workflow_executions set epoch = 7 where id = $1", first.execution.id)
+    others = [await take(owner=owner) for _ in range(3)]
+    stranger = await take()
+    journal = Journal(database, owner, actor="worker x")
+    endings = [
+        Ending(first.execution.id, 7, '"first"'),
+        Ending(others[0].execution.id, 1, '{"second": 2}'),
+        Ending(others[1].execution.id, 2, '"of a claim that it does not have"'),
+        Ending(stranger.execution.id, 1, '"of a stranger"'),
+        Ending(others[2].execution.id, 1, "null"),
+    ]
+
+    answers = await asyncio.gather(*map(journal.complete, endings))
+
+    assert [answer and answer.output for answer in answers] == ['"first"', '{"second": 2}', None, None, "null"]
+    rows = {row["id"]: (row["status"], row["output"]) for row in await psql.fetch("select id, status, output from suture.executions")}
+    assert [rows[ending.execution] for ending in endings] == [
+        ("completed", '"first"'),
+        ("completed", '{"second": 2}'),
+        ("running", None),
+        ("running", None),
+        ("completed", "null"),
+    ]
+
+
+@pytest.mark.parametrize(("heir", "status"), [(False, "completed"), (True, "running")])
+async def test_an_ending_that_met_another_writer_counts_by_what_that_one_left(engine, database, take, psql, heir, status):
+    """The row is locked by a heartbeat, which changes nothing for it, or by an heir: the ending waits, and looks again."""
+    for _ in range(2):
+        await engine.enqueue("anything", None, actor="test")
+    owner = uuid7()
+    claims = [await take(owner=owner) for _ in range(2)]
+    journal = Journal(database, owner, actor="test")
+    async with psql.transaction():
+        change = "epoch = epoch + 1, owner_id = id" if heir else "lease_expires = now() + interval '1 minute'"
+        await psql.execute(f"update suture.workflow_executions set {change} where id = $1", claims[0].execution.id)
+        ending = asyncio.gather(*(journal.complete(Ending(c.execution.id, c.epoch, "1")) for c in claims))
+        await eventually(lambda: psql.fetchval("select exists (select from pg_locks where not granted)"), what="the wait for the row")
+    assert [answer is not None for answer in await ending] == [not heir, True]
+    assert (await engine.get(claims[0].execution.id)).status == status
+    assert (await engine.get(claims[1].execution.id)).status == "completed"
 
 
 async def test_one_that_postgres_refuses_does_not_take_its_neighbours_along(engine, database, take):

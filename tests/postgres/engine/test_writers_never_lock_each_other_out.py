@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from suture.engine import Run, workflow
+from suture.engine import Database, Run, workflow
 from suture.engine.ids import uuid7
 from suture.engine.journal import Journal
 from suture.engine.lease import beat, sweep
@@ -93,15 +93,21 @@ async def test_a_stop_in_mid_step_leaves_no_transaction_open(engine, database, p
 
 
 @pytest.mark.parametrize("write", ["checkpoints", "endings", "beat", "hand back"])
-async def test_rows_are_locked_in_the_order_of_their_ids(engine, database, take, psql, write):
-    """While somebody holds the first of them, a writer of all waits for it and holds no other, in whatever order it was told of them."""
+async def test_rows_are_locked_in_the_order_of_their_ids(engine, direct_url, take, psql, write):
+    """While somebody holds the first, a writer of all waits for it and holds no other, however it was told of them or they lie."""
     for _ in range(5):
         await engine.enqueue("w", None, actor="test")
+    async with Database.connect(direct_url, size=20, plan_once=True) as database:
+        await _locks_in_order(database, take, psql, write)
+
+
+async def _locks_in_order(database, take, psql, write):
     owner = uuid7()
     claims = sorted([await take(owner=owner) for _ in range(5)], key=lambda c: c.execution.id, reverse=True)
     ids, journal = [c.execution.id for c in claims], Journal(database, owner, actor="test")
     for claim in claims:
         claim.journal = journal
+        await psql.execute("update suture.workflow_executions set attempt = 2 where id = $1", claim.execution.id)  # the youngest first
     now = datetime.now(UTC)
     acts = {
         "checkpoints": lambda: asyncio.gather(*(c.checkpoint("s", 1, kind="step", attempts=1, started_at=now) for c in claims)),
