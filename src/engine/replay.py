@@ -136,7 +136,7 @@ class Replay:
         """Raises: ReplayMismatch when the workflow ends and recorded steps were not met, but for patches that were taken."""
         if self.mismatch:
             raise self.mismatch
-        if left := self._owed():
+        if self._done and (left := self._owed()):
             raise self._wrong(
                 f"The code has ended without {_listed(left)}, which an earlier run did: the workflow's code has changed. "
                 "Put the step back, or branch with `run.patched`, then requeue this task."

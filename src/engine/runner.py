@@ -199,7 +199,10 @@ class Runner:
             await self._hand_back([(row["id"], row["epoch"]) for row in claimed.rows])
             return
         for row in claimed.rows:
-            await self._start(row, claimed.at)
+            try:
+                self._start(row, claimed.at)
+            except (ValueError, RecursionError) as error:
+                await self._refuse(row, error)
         if claimed.rows:
             self._watch.hurry()
 
@@ -207,17 +210,16 @@ class Runner:
         crashes = chain((claim.execution.crashes for claim in self._running), (row["crashes"] for row in beside))
         return max(crashes, default=0) >= self._lease.suspect
 
-    async def _start(self, row: Row, renewed: float) -> None:
-        try:
-            claim = Claim(self._database, Execution.from_claim(row), self.owner, self.actor, renewed=renewed, shared=self._journal)
-        except (ValueError, RecursionError) as error:
-            # A row that was written by hand and cannot be read must not keep the others of its batch from running.
-            failure = Failure("PayloadUnfit", f"The row cannot be read ({type(error).__name__}): its input was not written by this engine.")
-            await self._database.maybe("fail", row["id"], self.owner, row["epoch"], failure.to_json(), failure.reason, None, self.actor)
-            return
+    def _start(self, row: Row, renewed: float) -> None:
+        claim = Claim(self._database, Execution.from_claim(row), self.owner, self.actor, renewed=renewed, shared=self._journal)
         task = asyncio.create_task(self._execute(claim))
         self._running[claim] = task
         task.add_done_callback(lambda _: self._forget(claim))
+
+    async def _refuse(self, row: Row, error: Exception) -> None:
+        """A row that was written by hand and cannot be read must not keep the others of its batch from running."""
+        failure = Failure("PayloadUnfit", f"The row cannot be read ({type(error).__name__}): its input was not written by this engine.")
+        await self._database.maybe("fail", row["id"], self.owner, row["epoch"], failure.to_json(), failure.reason, None, self.actor)
 
     def _forget(self, claim: Claim) -> None:
         self._running.pop(claim, None)

@@ -40,7 +40,7 @@ class Workflow:
         Raises: InvalidRequest that names each wrong field.
         """
         try:
-            return self.input.validate_python(value, strict=None)
+            return self.input.validator.validate_python(value)
         except ValidationError as error:
             wrong = "; ".join(
                 f"{'.'.join(map(str, ('input', *e['loc'])))}: {e['msg']}" for e in error.errors(include_input=False, include_url=False)
@@ -104,6 +104,8 @@ class Workflows:
             raise UnknownWorkflow(f"There is no workflow {name!r}. Known here: {known}.")
         if version is None:
             return self.known[name]
+        if version in self.versions[name]:
+            return self.versions[name][version]
         fit = [registered for registered in self.versions[name] if registered >= version]
         if not fit:
             raise UnknownWorkflow(f"The workflow {name!r} is known here up to version {self.known[name].version}, not {version}.")
