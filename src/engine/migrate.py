@@ -2,9 +2,16 @@
 
 Forward only: expand before the new code runs, contract a release later, so that old and new workers run side by side. Each transaction
 takes the lock anew and looks again: between two of them a pooler may lend the session, and its lock, to somebody else.
+
+Workers go on meanwhile. A table's lock that is not to be had soon is given up for a while: whoever comes later stands behind who waits for
+it, and a migration of several tables and a worker may each hold what the other wants.
 """
 
+import asyncio
 import hashlib
+import logging
+import random
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from importlib.resources import files
@@ -14,10 +21,15 @@ import asyncpg
 
 from suture.engine.address import check
 from suture.engine.database import reaching, translated
-from suture.errors import ConfigError
+from suture.errors import ConfigError, DatabaseUnavailable
+
+log = logging.getLogger(__name__)
 
 # Two migrations that start at once: the second waits here for each step of the first, and then finds it done.
 _LOCK = "select pg_advisory_xact_lock(hashtextextended('suture.migrate', 0))"
+_IMPATIENTLY = "set local lock_timeout = '1s'"
+_NO_LOCK = (asyncpg.DeadlockDetectedError, asyncpg.LockNotAvailableError)
+_PATIENCE = 300.0  # seconds
 _LEDGER = """
 create schema if not exists suture;
 create table if not exists suture.migrations
@@ -34,10 +46,11 @@ class Migration(NamedTuple):
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 
-async def migrate(url: str, *, packages: Sequence[str] = ("suture.engine", "suture.remediation")) -> list[str]:
-    """Apply what is missing and return its names, in order; empty when the database is current.
+async def migrate(url: str, *, packages: Sequence[str] = ("suture.engine", "suture.remediation"), patience: float = _PATIENCE) -> list[str]:
+    """Apply what is missing and return its names, in order; empty when the database is current. May be run beside workers.
 
-    Raises: DatabaseUnavailable. ConfigError when an applied migration is not the one of this version, or `url` is no address.
+    Raises: DatabaseUnavailable, also when somebody holds a table's lock for `patience` seconds. ConfigError when an applied migration is
+    not the one of this version, or `url` is no address.
     """
     check(url)
     with reaching(url):
@@ -46,7 +59,7 @@ async def migrate(url: str, *, packages: Sequence[str] = ("suture.engine", "sutu
         try:
             async with _alone(connection):
                 await connection.execute(_LEDGER)
-            return [m.name for m in known(*packages) if await _apply(connection, m)]
+            return [m.name for m in known(*packages) if await _insist(connection, m, patience)]
         finally:
             await connection.close(timeout=10)
 
@@ -61,8 +74,24 @@ def known(*packages: str) -> list[Migration]:
     ]
 
 
+async def _insist(connection: "asyncpg.Connection[asyncpg.Record]", migration: Migration, patience: float) -> bool:
+    end = time.monotonic() + patience
+    while True:
+        try:
+            return await _apply(connection, migration)
+        except _NO_LOCK as error:
+            if time.monotonic() > end:
+                raise DatabaseUnavailable(
+                    f"Migration {migration.name} got no lock on a table for {patience:g} s: a transaction holds it. End that one "
+                    "(pg_stat_activity shows which is old), then run the migration again; nothing of it was applied."
+                ) from error
+            log.info("a table is in use, tried again soon", extra={"migration": migration.name})
+            await asyncio.sleep(random.uniform(0.2, 1))  # noqa: S311 (no secret)
+
+
 async def _apply(connection: "asyncpg.Connection[asyncpg.Record]", migration: Migration) -> bool:
     async with _alone(connection):
+        await connection.execute(_IMPATIENTLY)
         digest = await connection.fetchval("select digest from suture.migrations where name = $1", migration.name)
         if digest == migration.digest:
             return False

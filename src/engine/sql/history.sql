@@ -1,7 +1,7 @@
 -- name: get
 -- maybe: the execution, living or ended
 -- $1 id uuid
-select * from suture.executions where id = $1
+select {execution} from suture.executions where id = $1
 
 -- name: page
 -- many: executions, youngest first
@@ -9,7 +9,7 @@ select * from suture.executions where id = $1
 -- $6 created_before timestamptz, $7 created_after timestamptz, $8 limit int
 --
 -- Ids are UUIDv7: their order is the order of creation, and the primary keys serve the page.
-select * from suture.executions
+select {execution} from suture.executions
 where ($1::text[] is null or status = any ($1))
   and ($2::text is null or workflow = $2)
   and ($3::text is null or queue = $3)
@@ -34,12 +34,12 @@ select pg_snapshot_xmin(pg_current_snapshot())::text as cursor
 -- name: changed_since
 -- many: the executions with the label that moved in the cursor's transaction or a later one
 -- $1 cursor text, $2 label text
-select * from suture.executions where labels ? $2 and labels <> '{}' and changed_xid >= $1::text::bigint
+select {execution} from suture.executions where labels ? $2 and labels <> '{}' and changed_xid >= $1::text::bigint
 
 -- name: with_labels
 -- many: executions that carry these labels, youngest first
 -- $1 labels jsonb, $2 limit int
-select * from suture.executions where labels @> $1 and labels <> '{}' order by id desc limit $2
+select {execution} from suture.executions where labels @> $1 and labels <> '{}' order by id desc limit $2
 
 -- name: workflow_statistics
 -- many: how executions ended, by workflow

@@ -1,10 +1,13 @@
+-- columns: dead_letter
+execution_id, workflow, queue, reason, error, step, attempts, crashes, dead_at, requeued_as, discarded_at, discarded_by, discard_reason
+
 -- name: dead_letters
 -- many: youngest first
 -- $1 state text (open, requeued or discarded; null: all), $2 workflow text, $3 reason text, $4 queue text, $5 before uuid (keyset),
 -- $6 limit int
 --
 -- Served by dead_letters_youngest.
-select * from suture.dead_letters
+select {dead_letter} from suture.dead_letters
 where case $1 when 'open' then requeued_as is null and discarded_at is null
               when 'requeued' then requeued_as is not null
               when 'discarded' then discarded_at is not null
@@ -20,7 +23,7 @@ limit $6
 -- name: find_letter
 -- maybe: the letter
 -- $1 execution uuid
-select * from suture.dead_letters where execution_id = $1
+select {dead_letter} from suture.dead_letters where execution_id = $1
 
 -- name: mark_requeued
 -- maybe: the id, when it was open
@@ -34,7 +37,7 @@ returning execution_id
 -- $1 execution uuid, $2 actor text, $3 reason text
 update suture.dead_letters set discarded_at = clock_timestamp(), discarded_by = $2, discard_reason = $3
 where execution_id = $1 and requeued_as is null and discarded_at is null
-returning *
+returning {dead_letter}
 
 -- name: discard_letters
 -- many: the ids of those that were open
@@ -63,7 +66,7 @@ select $2, workflow, coalesce($4, version), queue, priority, input, case when $3
 from suture.executions where id = $1
 on conflict (operation_key) where operation_key is not null and status in ('enqueued', 'running', 'waiting')
     do update set operation_key = e.operation_key
-returning e.*, (xmax = 0) as created
+returning {execution}, (xmax = 0) as created
 
 -- name: copy_checkpoints
 -- none

@@ -74,7 +74,7 @@ values ($1, $2, $3, $4, $5, $6, $7, $8, $9, coalesce($10, now()), $11, $12, $13,
         $17::boolean and suture.stands_behind($4, $16, coalesce($10, now()), $5))
 on conflict (operation_key) where operation_key is not null and status in ('enqueued', 'running', 'waiting')
     do update set operation_key = e.operation_key
-returning e.*, (xmax = 0) as created
+returning {execution}, input_digest, (xmax = 0) as created
 
 -- name: enqueue_many_keyed
 -- none

@@ -1,3 +1,9 @@
+-- columns: execution
+-- The fields of `Execution`, in its order.
+id, workflow, version, queue, priority, status, input, output, error, operation_key, concurrency_key, parked, labels, owner_id, epoch,
+lease_expires, run_at, attempt, max_attempts, crashes, step, deadline_at, cancel_requested_by, forked_from, parent_id, has_children,
+created_at, started_at, updated_at, finished_at, reason
+
 -- name: enqueue
 -- one: the execution, and whether this call created it
 -- $1 id uuid, $2 workflow text, $3 version int, $4 queue text, $5 priority int, $6 input jsonb, $7 operation_key text,
@@ -12,7 +18,7 @@ insert into suture.workflow_executions as e
 values ($1, $2, $3, $4, $5, $6, $7, $8, $9, coalesce($10, now()), $11, $12, $13, $14, $13, $14, $15)
 on conflict (operation_key) where operation_key is not null and status in ('enqueued', 'running', 'waiting')
     do update set operation_key = e.operation_key
-returning e.*, (xmax = 0) as created
+returning {execution}, input_digest, (xmax = 0) as created
 
 -- name: enqueue_lone
 -- one: when it was created
@@ -70,7 +76,7 @@ select pg_notify('suture_due', queue) from unnest($1::text[]) as due (queue)
 -- $1 operation_key text
 --
 -- The living and the ended in one look: an execution that ends between two looks would be in neither.
-select * from suture.executions
+select {execution}, input_digest from suture.executions
 where operation_key = $1
 order by finished_at desc nulls first
 limit 1
@@ -169,9 +175,7 @@ with limited as materialized (
     where e.id = any (array(select id from chosen))
     returning e.*
 )
-select id, workflow, version, queue, priority, status, input, output, error, operation_key, concurrency_key, parked, labels, owner_id, epoch,
-       lease_expires, run_at, attempt, max_attempts, crashes, step, deadline_at, cancel_requested_by, forked_from, parent_id, has_children,
-       created_at, started_at, updated_at, finished_at, reason
+select {execution}
 from (select * from here union all select * from elsewhere) as claimed
 
 -- name: complete
@@ -283,7 +287,7 @@ set status = case when status = 'running' then status else 'cancelled' end,
     changed_by = case when status = 'running' then changed_by else $2 end,
     reason = case when status = 'running' then reason else $3 end
 where id = $1 and status in ('enqueued', 'running', 'waiting')
-returning e.*, pg_notify('suture_cancel', e.id::text)::text as notified
+returning {execution}, pg_notify('suture_cancel', e.id::text)::text as notified
 
 -- name: finish_cancel
 -- maybe: the id; no row: the lease is lost

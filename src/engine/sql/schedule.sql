@@ -1,3 +1,7 @@
+-- columns: schedule
+name, workflow, version, queue, priority, input, labels, every, cron, time_zone, starts_at, ends_at, missed, missed_limit, overlap, jitter,
+paused, problem, next_at, last_at, fired_count, missed_count, skipped_count, changed_at, changed_by
+
 -- name: put_schedule
 -- none
 -- $1 name text, $2 workflow text, $3 version int, $4 queue text, $5 priority int, $6 input jsonb, $7 labels jsonb, $8 every interval,
@@ -27,17 +31,17 @@ delete from suture.schedules where name = $1 returning name
 
 -- name: schedules
 -- many: by name
-select * from suture.schedules order by name
+select {schedule} from suture.schedules order by name
 
 -- name: find_schedule
 -- maybe: the schedule
 -- $1 name text
-select * from suture.schedules where name = $1
+select {schedule} from suture.schedules where name = $1
 
 -- name: lock_schedule
 -- maybe: the schedule, and the time
 -- $1 name text
-select *, now() as at from suture.schedules where name = $1 for update
+select {schedule}, now() as at from suture.schedules where name = $1 for update
 
 -- name: due_schedules
 -- many: the schedules that are due, locked, and the time
@@ -45,7 +49,7 @@ select *, now() as at from suture.schedules where name = $1 for update
 --
 -- SKIP LOCKED: of two workers that look at once, one has a schedule and the other passes by. Served by schedules_due.
 -- What waits for its earlier execution to end is not due until then: it would be looked at again and again before all others.
-select s.*, now() as at from suture.schedules s
+select {schedule}, now() as at from suture.schedules s
 where s.next_at <= now() and not s.paused and (s.cron is null or $2::boolean)
   and not (s.overlap = 'queue' and exists (
       select from suture.workflow_executions e

@@ -1,3 +1,9 @@
+-- columns: approval
+task_id, digest, state, proposal, asked_at, expires_at, verdict, decided_by, decided_at, reason
+
+-- columns: pull_request
+repository, branch, number, task_id, base, commit, url, title, body, diff, digest, opened_at
+
 -- name: keep_delivery
 -- maybe: its id; no row: it was delivered before
 -- $1 provider text, $2 delivery_id text, $3 event_type text, $4 headers jsonb, $5 body bytea, $6 event_id text
@@ -36,7 +42,7 @@ on conflict do nothing
 -- $1 task uuid, $2 digest text, $3 proposal jsonb, $4 timeout interval
 insert into suture.approvals as a (task_id, digest, proposal, expires_at) values ($1, $2, $3, clock_timestamp() + $4)
 on conflict (task_id, digest) do update set digest = a.digest
-returning *
+returning {approval}
 
 -- name: void_questions
 -- none
@@ -46,12 +52,12 @@ update suture.approvals set state = 'void' where task_id = $1 and state = 'pendi
 -- name: approval
 -- maybe: the newest question of a task
 -- $1 task uuid
-select * from suture.approvals where task_id = $1 order by asked_at desc limit 1
+select {approval} from suture.approvals where task_id = $1 order by asked_at desc limit 1
 
 -- name: approvals
 -- many: youngest first
 -- $1 state text (null: all), $2 limit int
-select * from suture.approvals where $1::text is null or state = $1 order by asked_at desc limit $2
+select {approval} from suture.approvals where $1::text is null or state = $1 order by asked_at desc limit $2
 
 -- name: decide
 -- maybe: the question, now answered; no row: it was not open any more
@@ -59,7 +65,7 @@ select * from suture.approvals where $1::text is null or state = $1 order by ask
 update suture.approvals
 set state = $3, verdict = $3, decided_by = $4, decided_at = clock_timestamp(), reason = $5
 where task_id = $1 and digest = $2 and state = 'pending' and expires_at > clock_timestamp()
-returning *
+returning {approval}
 
 -- name: close_question
 -- none
@@ -73,9 +79,9 @@ update suture.approvals set state = $2 where task_id = $1 and state = 'pending'
 insert into suture.pull_requests as p (repository, branch, task_id, base, commit, url, title, body, diff, digest)
 values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 on conflict (repository, branch) do update set branch = p.branch
-returning *
+returning {pull_request}
 
 -- name: pull_requests
 -- many: youngest first
 -- $1 task uuid (null: all), $2 limit int
-select * from suture.pull_requests where $1::uuid is null or task_id = $1 order by opened_at desc limit $2
+select {pull_request} from suture.pull_requests where $1::uuid is null or task_id = $1 order by opened_at desc limit $2
