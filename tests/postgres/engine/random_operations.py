@@ -39,8 +39,11 @@ BY_HAND = {
     "update suture.workflow_executions set epoch = epoch - 1 where id = $1": {"enqueued", "running", "waiting", "completed", "error"},
     "update suture.workflow_executions set owner_id = gen_random_uuid() where id = $1": {"enqueued", "waiting", "completed"},
     "delete from suture.workflow_executions where id = $1": {"enqueued", "running", "waiting"},
-    "update suture.timeline set actor = 'nobody' where execution_id = $1": {"enqueued", "running", "waiting", "completed"},
-    "delete from suture.timeline where execution_id = $1": {"enqueued", "running", "waiting", "completed"},
+    "update suture.workflow_executions set created_by = 'nobody' where id = $1": {"enqueued", "running", "waiting", "completed", "error"},
+    "update suture.workflow_executions set started_by = 'nobody' where id = $1": {"running", "waiting", "completed"},
+    "update suture.workflow_executions set changed_by = 'nobody' where id = $1": {"enqueued", "running", "waiting", "completed", "error"},
+    "update suture.moves set actor = 'nobody' where execution_id = $1": {"waiting"},
+    "delete from suture.moves where execution_id = $1": {"waiting"},
 }
 """What a person may try at psql, and in which states of the row it must be refused."""
 

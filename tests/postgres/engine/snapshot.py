@@ -37,7 +37,7 @@ select json_build_object(
         from suture.timeline group by 1) s), '{}'))
 """
 _EMPTIED = (
-    "workflow_executions, workflow_history, operation_outputs, operation_failures, workflow_waits, events, effects, timeline, "
+    "workflow_executions, workflow_history, operation_outputs, operation_failures, workflow_waits, events, effects, moves, "
     "dead_letters, queues, workers"
 )
 

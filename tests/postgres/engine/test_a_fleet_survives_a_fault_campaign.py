@@ -16,20 +16,24 @@ SEED = 20_261_130
 DOCTORED = {
     "no execution is lost, and each ends once, as completed": (
         "delete from suture.workflow_executions where id = $1",
-        "insert into suture.timeline (execution_id, at, actor, from_status, to_status, reason, epoch) "
+        "insert into suture.moves (execution_id, at, actor, from_status, to_status, reason, epoch) "
         "select execution_id, now(), actor, from_status, to_status, reason, epoch from suture.timeline "
         "where execution_id = $1 and to_status = 'completed'",
         "update suture.workflow_executions set status = 'error' where id = $1",
     ),
     "nothing runs that nobody enqueued": ("delete from oracle.enqueued where id = $1",),
     "the timeline is one chain of legal moves": (
-        "delete from suture.timeline where execution_id = $1 and to_status = 'waiting'",
-        "update suture.timeline set at = at - interval '1 hour' where execution_id = $1 and to_status = 'completed'",
-        "update suture.timeline set to_status = 'waiting' where execution_id = $1 and from_status is null",
+        "delete from suture.moves where execution_id = $1 and to_status = 'waiting'",
+        "delete from suture.moves where execution_id = $1 and id = (select max(id) from suture.moves where execution_id = $1)",
+        "update suture.workflow_executions set finished_at = finished_at - interval '1 hour' where id = $1",
+        "update suture.workflow_executions set started_at = started_at + interval '1 hour' where id = $1",
+        "update suture.workflow_executions set created_at = created_at + interval '1 hour' where id = $1",
+        "update suture.moves set at = at - interval '1 hour' where execution_id = $1 and to_status = 'waiting'",
+        "update suture.moves set to_status = 'enqueued' where execution_id = $1 and from_status = 'enqueued'",
     ),
     "each claim raises the epoch by one, and nothing else moves it": (
-        "update suture.timeline set epoch = epoch + 1 where execution_id = $1 and to_status = 'completed'",
-        "update suture.timeline set epoch = 0 where execution_id = $1",
+        "update suture.workflow_executions set epoch = epoch + 1 where id = $1",
+        "update suture.moves set epoch = 0 where execution_id = $1",
     ),
     "no checkpoint is written by an old epoch": (
         "update suture.operation_outputs set epoch = 1 where execution_id = $1 and step_id = 'settle'",
@@ -66,7 +70,7 @@ DOCTORED = {
         "update suture.workflow_waits set outcome = 'timeout' where execution_id = $1 and event is not null",
         "update suture.workflow_executions set output = jsonb_set(output, '{approved_by}', '\"another\"') where id = $1",
         "insert into oracle.emitted select id, name, 'another' from oracle.emitted where id = $1",
-        "insert into suture.timeline (execution_id, at, actor, from_status, to_status, reason, epoch) "
+        "insert into suture.moves (execution_id, at, actor, from_status, to_status, reason, epoch) "
         "select $1, now(), 'a', 'waiting', 'enqueued', 'event approval', 1 from generate_series(1, 2)",
     ),
     "nobody sleeps shorter than wished": (

@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import timedelta
+from uuid import UUID
 
 import asyncpg
 import pytest
@@ -28,8 +29,10 @@ async def by_hand(psql, id_, to: Status) -> None:
         """update suture.workflow_executions
            set status = $2, owner_id = case when $2 = 'running' then $3::uuid end,
                epoch = epoch + case when $2 = 'running' then 1 else 0 end,
+               started_at = coalesce(started_at, case when $2 = 'running' then clock_timestamp() end),
+               started_by = coalesce(started_by, case when $2 = 'running' then 'database user ' || session_user end),
                lease_expires = case when $2 = 'running' then now() end,
-               finished_at = case when $2 in ('completed', 'error', 'cancelled') then now() end
+               finished_at = case when $2 in ('completed', 'error', 'cancelled') then coalesce(finished_at, now()) end
            where id = $1""",
         id_,
         to,
@@ -48,7 +51,11 @@ async def test_a_move_by_hand_is_made_where_the_table_says_so_and_nowhere_else(e
         await by_hand(psql, task.id, to)
         last = (await engine.timeline(task.id))[-1]
         user = await psql.fetchval("select session_user")
-        assert (last.from_status, last.to_status, last.actor, last.reason) == (origin, to, f"database user {user}", "changed by hand")
+        by_whom = last.from_status, last.to_status, last.actor
+        assert by_whom == (origin, to, f"database user {user}")
+        assert last.reason == ("claimed" if to == "running" and last.epoch == 1 else "changed by hand")
+        row = await psql.fetchrow("select changed_by, reason from suture.executions where id = $1", task.id)
+        assert tuple(row) == (f"database user {user}", "changed by hand")
     elif to == origin:
         await by_hand(psql, task.id, to)  # no move
         assert await engine.timeline(task.id) == before
@@ -75,17 +82,92 @@ async def test_a_move_by_hand_is_made_where_the_table_says_so_and_nowhere_else(e
             "values (gen_random_uuid(), 'x', 'completed', 'null', '', 'me', now())",
             "begins as enqueued",
         ),
-        ("update suture.timeline set actor = 'nobody'", "append-only"),
-        ("delete from suture.timeline", "append-only"),
-        ("truncate suture.timeline", "append-only"),
+        (
+            "update suture.workflow_executions set status = 'running', epoch = 1, owner_id = id, lease_expires = now(), started_at = now()",
+            "started_when_claimed",
+        ),
     ],
 )
-async def test_what_would_falsify_the_record_is_refused_from_psql(engine, psql, take, sql, complaint):
+async def test_what_would_falsify_the_state_is_refused_from_psql(engine, psql, take, sql, complaint):
     await engine.enqueue("anything", None, actor="test")
     if "epoch - 1" in sql:
         await take()
+        await psql.execute("update suture.workflow_executions set epoch = epoch + 1")
     with pytest.raises(asyncpg.PostgresError, match=complaint):
         await psql.execute(sql)
+
+
+@pytest.mark.parametrize("where", ["live", "moved to the history"])
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "update suture.{table} set created_at = created_at - interval '1 h'",
+        "update suture.{table} set created_by = 'nobody'",
+        "update suture.{table} set created_reason = 'none'",
+        "update suture.{table} set started_at = started_at - interval '1 s'",
+        "update suture.{table} set started_by = 'nobody'",
+        "update suture.{table} set finished_at = finished_at + interval '1 s'",
+        "update suture.{table} set changed_by = 'nobody'",
+        "update suture.{table} set reason = 'none'",
+        "update suture.{table} set changed_xid = changed_xid + 1",
+        "update suture.moves set actor = 'nobody'",
+        "update suture.moves_default set reason = 'none'",
+        "delete from suture.moves",
+        "truncate suture.moves",
+        "truncate suture.workflow_history",
+        "truncate suture.workflow_history_default",
+    ],
+)
+async def test_the_timeline_is_append_only_wherever_its_lines_stand(engine, database, psql, take, pass_time, sql, where):
+    """Of one that was handed back, went on and was completed: what its own row tells, and what the other table does."""
+    id_ = UUID("11111111-1111-4111-8111-111111111111")  # of no month: its lines lie in the default
+    await psql.execute("insert into suture.workflow_executions (id, workflow, input) values ($1, 'anything', 'null')", id_)
+    first = await take()
+    await database.many("hand_back", first.owner, [id_], [1], "worker one", "handed back")
+    await (await take()).complete("done")
+    if where != "live":
+        await pass_time(7200)
+        assert await tidy(database, keep_ended=timedelta(hours=1), keep_workers=timedelta(days=1)) == 1
+    before = await engine.timeline(id_)
+    assert len(before) == 5
+
+    with pytest.raises(asyncpg.PostgresError, match="append-only"):
+        await psql.execute(sql.format(table="workflow_executions" if where == "live" else "workflow_history"))
+
+    assert await engine.timeline(id_) == before
+
+
+async def test_what_went_well_is_told_by_its_row_alone(engine, database, psql, take, pass_time):
+    """Nothing else is written for it, and nothing is lost when it moves to the history."""
+    task = (await engine.enqueue("anything", None, actor="anna", reason="asked in chat")).execution
+    await (await take("one")).complete("done")
+    told = [
+        (1, "anna", None, "enqueued", "asked in chat", 0),
+        (2, "worker one", "enqueued", "running", "claimed", 1),
+        (3, "worker one", "running", "completed", "finished", 1),
+    ]
+
+    async def lines() -> list[tuple[object, ...]]:
+        return [(m.id, m.actor, m.from_status, m.to_status, m.reason, m.epoch) for m in await engine.timeline(task.id)]
+
+    assert await lines() == told
+    moments = [move.at for move in await engine.timeline(task.id)]
+    assert moments == sorted(moments)
+    await pass_time(7200)
+    await tidy(database, keep_ended=timedelta(hours=1), keep_workers=timedelta(days=1))
+    assert await psql.fetchval("select count(*) from suture.workflow_history") == 1
+    assert await lines() == told
+    assert await psql.fetchval("select count(*) from suture.moves") == 0
+
+
+async def test_two_moves_in_one_transaction_are_each_told_by_who_made_them(engine):
+    async with engine.transaction() as session:
+        task = (await engine.enqueue("anything", None, actor="anna", session=session)).execution
+        await engine.cancel(task.id, actor="bert", reason="a mistake", session=session)
+    assert [(m.actor, m.to_status, m.reason) for m in await engine.timeline(task.id)] == [
+        ("anna", "enqueued", "requested"),
+        ("bert", "cancelled", "a mistake"),
+    ]
 
 
 async def test_of_many_ends_at_once_one_is_made(engine, database, take, pass_time):

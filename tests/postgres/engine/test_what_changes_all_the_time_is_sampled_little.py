@@ -12,9 +12,9 @@ where t.relnamespace = 'suture'::regnamespace and t.relkind in ('r', 'p') and t.
 
 async def test_each_column_and_each_expression_of_an_index_is(psql):
     await psql.execute("select suture.add_month(name, key, by_id, date '2040-01-01') from suture.partitioned_tables()")
-    found = dict(await psql.fetch(SAMPLED, "^(workflow_executions|(timeline|operation_outputs)(_[0-9]+|_default)?)$"))
+    found = dict(await psql.fetch(SAMPLED, "^(workflow_executions|(moves|operation_outputs)(_[0-9]+|_default)?)$"))
     assert {column for column, target in found.items() if target != 10} == set()
-    assert {"workflow_executions.id", "timeline_204001.at", "timeline_default.at", "operation_outputs_204001.output"} < found.keys()
+    assert {"workflow_executions.id", "moves_204001.at", "moves_default.at", "operation_outputs_204001.output"} < found.keys()
     assert "workflow_executions.urgency" in found  # an expression of executions_due
 
 

@@ -252,19 +252,18 @@ begin
     from was o left join became n using (id)
     where case
         when n.id is null or n.epoch < o.epoch then suture.refuse_move(o.id, o.status, n.status, true)
+        when n.status <> o.status and not (case o.status
+                when 'enqueued' then n.status in ('running', 'cancelled', 'error')
+                when 'running'  then n.status in ('enqueued', 'waiting', 'completed', 'error', 'cancelled')
+                when 'waiting'  then n.status in ('enqueued', 'cancelled', 'error')
+                else false
+            end and (n.status <> 'running' or n.epoch > o.epoch)) then suture.refuse_move(o.id, o.status, n.status, false)
         when n.created_at <> o.created_at or n.created_by <> o.created_by or n.created_reason <> o.created_reason
             or n.started_at <> o.started_at or n.started_by <> o.started_by or n.finished_at <> o.finished_at
             then suture.refuse_rewriting(o.id)
         when n.status = o.status then
             (n.changed_by <> o.changed_by or n.reason <> o.reason or n.changed_xid <> o.changed_xid)
             and pg_trigger_depth() = 1 and suture.refuse_rewriting(o.id)
-        when not (case o.status
-                when 'enqueued' then n.status in ('running', 'cancelled', 'error')
-                when 'running'  then n.status in ('enqueued', 'waiting', 'completed', 'error', 'cancelled')
-                when 'waiting'  then n.status in ('enqueued', 'cancelled', 'error')
-                else false
-            end)
-            or (n.status = 'running' and n.epoch <= o.epoch) then suture.refuse_move(o.id, o.status, n.status, false)
         when n.changed_xid <> suture.xid() then suture.sign_for_hand(n.id) and not suture.is_told_by_its_row(n.status, n.epoch)
         else not suture.is_told_by_its_row(n.status, n.epoch)
     end;
