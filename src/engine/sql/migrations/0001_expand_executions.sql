@@ -302,12 +302,8 @@ end $$;
 
 create trigger append_only before update or delete on suture.moves
     for each row execute function suture.refuse_change();
-create trigger never_emptied before truncate on suture.moves
-    for each statement execute function suture.refuse_change();
 create trigger append_only before update on suture.workflow_history
     for each row execute function suture.refuse_change();
-create trigger never_emptied before truncate on suture.workflow_history
-    for each statement execute function suture.refuse_change();
 
 -- Partitions ---------------------------------------------------------------------------------------------------------------
 
@@ -342,7 +338,7 @@ begin
     perform suture.seal(parent || '_default');
 end $$;
 
--- A trigger for TRUNCATE is not handed down to partitions.
+-- A trigger for TRUNCATE is not handed down to partitions, and theirs are asked when their parent is emptied.
 create function suture.seal(partition text) returns void language plpgsql as $$
 begin
     if partition like 'moves%' or partition like 'workflow_history%' then
