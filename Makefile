@@ -49,6 +49,7 @@ generate: setup ## write the tables of the documentation from the code
 	$(BIN)/python -m suture.cli.reference settings --write README.md
 	$(BIN)/python -m suture.cli.reference api --write docs/reference.md
 	$(BIN)/python -m suture.cli.reference guarantees --write docs/guarantees.md
+	$(BIN)/python -m tests.postgres.schema
 	charts/sync-crds.sh
 
 # The Kubernetes programs are compiled once a machine; minutes of that belong to no test.
