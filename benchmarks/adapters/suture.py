@@ -182,8 +182,9 @@ def seed(cur, pending, completed):
     row = "gen_random_uuid(), 'noop', '{\"i\": 1, \"t\": 0.0}'::jsonb, '\\x00', 'bench'"
     if completed:
         cur.execute(
-            f"""insert into suture.workflow_history (id, workflow, input, input_digest, changed_by, status, finished_at, started_at)
-            select {row}, 'completed', now(), now() from generate_series(1, %s)""",
+            f"""insert into suture.workflow_history (id, workflow, input, input_digest, changed_by, status, finished_at, started_at, started_by,
+                                                     epoch)
+            select {row}, 'completed', now(), now(), 'bench', 1 from generate_series(1, %s)""",
             (completed,),
         )
     if pending:

@@ -25,10 +25,10 @@ _PENDING = """
     select gen_random_uuid(), 'w', 'q' || n % 3, n % 5, '{"order": 4711}', moment, moment, moment, 'proof'
     from generate_series(1, $1::int) n, lateral (select now() - interval '1 hour' * (1 - n / $1::float8) as moment) m"""
 _ENDED = """
-    insert into suture.workflow_history (id, workflow, queue, status, input, output, epoch, run_at, created_at, started_at, updated_at,
-                                         finished_at, changed_by)
+    insert into suture.workflow_history (id, workflow, queue, status, input, output, epoch, run_at, created_at, started_at, started_by,
+                                         updated_at, finished_at, changed_by)
     select gen_random_uuid(), 'w', 'q' || n % 3, 'completed', '{"order": 4711}',
-           '"done"', 1, moment, moment, moment, moment, moment, 'proof'
+           '"done"', 1, moment, moment, moment, 'proof', moment, moment, 'proof'
     from generate_series(1, $1::int) n, lateral (select now() - interval '1 second' * (n % 86400) as moment) m"""
 
 
@@ -85,7 +85,7 @@ async def _put_away(database: Database, owner: UUID) -> None:
     async with database.session() as session:
         await session.connection.execute(
             """update suture.workflow_executions set status = 'completed', owner_id = null, lease_expires = null, finished_at = now(),
-                      changed_at = clock_timestamp(), changed_by = 'proof', reason = 'finished'
+                      changed_xid = suture.xid(), changed_by = 'proof', reason = 'finished'
                where owner_id = $1 and status = 'running'""",
             owner,
         )
