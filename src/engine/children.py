@@ -42,6 +42,7 @@ class Order:
     labels: str
     """A JSON object."""
     key: str | None = None
+    concurrency_key: str | None = None
     run_timeout: timedelta | None = None
     queue_timeout: timedelta | None = None
 
@@ -92,7 +93,8 @@ async def _start(claim: Claim, order: Order, text: str, started_at: datetime) ->
     async with claim.database.transaction() as session:
         claim.held(await session.maybe("lock_held", *claim.fence))
         limits = order.run_timeout, order.queue_timeout
-        row = await session.maybe("start_child", *claim.fence, order.step, *what, *limits, claim.actor, output, started_at)
+        rest = *limits, claim.actor, output, started_at, order.concurrency_key
+        row = await session.maybe("start_child", *claim.fence, order.step, *what, *rest)
         if row is None:
             raise Conflict(f"The operation key {key!r} of the child {order.step} is taken by another task that lives: use another key.")
         await session.none("hint", [order.queue])
@@ -127,6 +129,8 @@ class FanOut:
     total: int
     texts: Callable[[], Sequence[str]]
     """The inputs, asked for when they are written."""
+    keys: Sequence[str | None] | None
+    """The concurrency keys of the children, one for each input."""
     concurrency: int
     collects: bool
     """Whether a failure stops it."""
@@ -169,7 +173,8 @@ async def _open(session: Session, claim: Claim, fan: FanOut) -> bool:
     items = [item for item in range(fan.total) if item not in inherited]
     what = order.workflow, order.version, order.queue, order.priority, order.labels
     await session.none("open_map", parent, order.step, *what, fan.concurrency, len(items), fan.collects, claim.actor)
-    await session.none("put_inputs", parent, order.step, items, [texts[item] for item in items], CHUNK)
+    keys = fan.keys and [fan.keys[item] for item in items]
+    await session.none("put_inputs", parent, order.step, items, [texts[item] for item in items], CHUNK, keys)
     await _feed(session, [(parent, order.step, slot) for slot in range(min(fan.concurrency, len(items)))])
     await session.none("hint", [order.queue])
     claim.is_parent = True

@@ -18,7 +18,7 @@ from suture.engine.history import History
 from suture.engine.ids import uuid7
 from suture.engine.intake import Intake, New
 from suture.engine.letters import DeadLetters
-from suture.engine.payload import LIMIT, admit, admit_name, decode, digest
+from suture.engine.payload import LIMIT, admit, admit_keys, admit_name, decode, digest
 from suture.engine.queues import Queues
 from suture.engine.records import Checkpoint, DeadLetter, Enqueued, Event, Execution, Health, Move
 from suture.engine.schedules import Schedules
@@ -141,7 +141,7 @@ class Engine:
         tags = admit(dict(labels or {}), what="labels", limit=self._limit)
         rest = workflow, version, queue, priority, tags, run_at, actor, reason
         if concurrency_keys is not None:
-            keys = _check_keys(concurrency_keys, len(inputs))
+            keys = admit_keys(concurrency_keys, len(inputs))
             ids, texts = self._admitted(inputs)
             await self.database.none("enqueue_many_keyed", ids, texts, keys, *rest)
         elif len(inputs) <= _CHUNK:
@@ -352,13 +352,6 @@ def _check_names(**names: str | None) -> None:
     for what, name in names.items():
         if name is not None:
             admit_name(name, what.replace("_", " "))
-
-
-def _check_keys(keys: Sequence[str | None], count: int) -> list[str | None]:
-    if len(keys) != count:
-        raise InvalidRequest(f"There are {len(keys)} concurrency keys for {count} inputs: give one for each, None where there is none.")
-    _check_names(**{f"concurrency_key_{number}": key for number, key in enumerate(keys)})
-    return list(keys)
 
 
 def _check_times(**times: datetime | None) -> None:

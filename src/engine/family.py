@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from suture.engine import children
 from suture.engine.children import LIMIT, Ended, FanOut, Order
 from suture.engine.claim import Claim
-from suture.engine.payload import admit, admit_name
+from suture.engine.payload import admit, admit_keys, admit_name
 from suture.engine.records import Checkpoint
 from suture.engine.replay import Replay
 from suture.engine.results import adapter, returned
@@ -110,8 +110,18 @@ class Family:
         found = await children.results(self._claim, self._claim.execution.id, steps) if steps else []
         return {one.step: one for one in found}
 
-    async def map(self, order: Order, inputs: Sequence[object], concurrency: int, *, collects: bool, started_at: datetime) -> list[Ended]:
+    async def map(
+        self,
+        order: Order,
+        inputs: Sequence[object],
+        concurrency: int,
+        *,
+        keys: Sequence[str | None] | None,
+        collects: bool,
+        started_at: datetime,
+    ) -> list[Ended]:
         """How the children ended, in the order of the inputs. Raises: Suspended while there are some that live or have not begun."""
+        checked = None if keys is None else admit_keys(keys, len(inputs))
         if concurrency < 1:
             raise InvalidRequest(f"The map {order.step} is to run {concurrency} children at a time: 1 is the fewest.")
         if len(inputs) > LIMIT:
@@ -121,7 +131,7 @@ class Family:
             limit = self._claim.payload_limit
             return [admit(one, what=f"input {number}", limit=limit) for number, one in enumerate(inputs)]
 
-        return await children.fan_out(self._claim, FanOut(order, len(inputs), texts, concurrency, collects, started_at))
+        return await children.fan_out(self._claim, FanOut(order, len(inputs), texts, checked, concurrency, collects, started_at))
 
     async def mapped(self, done: Checkpoint, step: str) -> list[Ended]:
         """How the children of a map ended that was over in an earlier run."""

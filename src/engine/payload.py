@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -91,6 +92,13 @@ def admit_name(name: str, what: str) -> str:
         wrong = f"has a control character at {found.start()}" if found else f"has {len(name)} characters"
         raise InvalidRequest(f"The {what} {name[:40]!r} {wrong}: use 1 to {NAME_LIMIT} characters of text.")
     return name
+
+
+def admit_keys(keys: Sequence[str | None], count: int) -> list[str | None]:
+    """The concurrency keys of `count` inputs, one for each. Raises: InvalidRequest."""
+    if len(keys) != count:
+        raise InvalidRequest(f"There are {len(keys)} concurrency keys for {count} inputs: give one for each, None where there is none.")
+    return [None if key is None else admit_name(key, f"concurrency key {number}") for number, key in enumerate(keys)]
 
 
 def digest(text: str) -> bytes:

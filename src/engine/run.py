@@ -221,6 +221,7 @@ class Run:
         queue: str | None = None,
         priority: int | None = None,
         labels: Mapping[str, str] | None = None,
+        concurrency_key: str | None = None,
         run_timeout: timedelta | None = None,
         queue_timeout: timedelta | None = None,
         returns: Any = Any,
@@ -228,7 +229,8 @@ class Run:
         """Start the child execution of this step, exactly once; it begins on any worker while this workflow goes on.
 
         `workflow` is the step's name by default: a name, or the function itself, whose return type is then the result's. `key` is an
-        operation key beside this parent's own. Queue and priority are the parent's by default, the version the newest known here.
+        operation key beside this parent's own. Queue and priority are the parent's by default, the version the newest known here. Of one
+        `concurrency_key` in a queue one lives at a time, whoever started it; a parent that waits for one of its own key waits for ever.
         A parent that ends in error or is cancelled takes its living children along; one that completes does not.
         Raises: Conflict when another living execution has `key`. PayloadUnfit, PayloadTooLarge.
         """
@@ -236,7 +238,8 @@ class Run:
         order, declared = self._family.order(
             name, workflow or name, version=version, queue=queue, priority=priority, labels=labels, returns=returns
         )
-        limits = replace(order, key=key, run_timeout=run_timeout, queue_timeout=queue_timeout)
+        concurrency_key = None if concurrency_key is None else admit_name(concurrency_key, "concurrency key")
+        limits = replace(order, key=key, concurrency_key=concurrency_key, run_timeout=run_timeout, queue_timeout=queue_timeout)
         return await self._family.start(limits, declared, input, done, self._now)
 
     async def join(self, *started: Child) -> list[Any]:
@@ -250,6 +253,7 @@ class Run:
         inputs: Sequence[object],
         *,
         concurrency: int = 10,
+        concurrency_keys: Sequence[str | None] | None = None,
         failures: Literal["raise", "return"] = "raise",
         version: int | None = None,
         queue: str | None = None,
@@ -262,6 +266,7 @@ class Run:
         The inputs are written once, a child is made when its turn has come, and this execution is a waiting row until the last one has
         ended: a map of 10,000 costs one wake-up. A failure stops it: living siblings are cancelled, and ChildFailed of the first in the
         order of inputs is raised. With `failures="return"` all run, and the place of a failed one holds its ChildFailed.
+        `concurrency_keys` has one for each input, or None: a child that stands behind another of its key has its turn all the same.
         Raises: InvalidRequest for more than 100,000 inputs. PayloadUnfit, PayloadTooLarge.
         """
         done, collects = await self._enter(name, "map"), failures == "return"
@@ -271,7 +276,8 @@ class Run:
         if done is not None:
             ended = await self._family.mapped(done, name)
         else:
-            ended = await self._family.map(order, inputs, concurrency, collects=collects, started_at=self._now())
+            keys, now = concurrency_keys, self._now()
+            ended = await self._family.map(order, inputs, concurrency, keys=keys, collects=collects, started_at=now)
         return self._family.read_all(ended, name, declared, collects=collects)
 
     async def patched(self, name: str) -> bool:

@@ -60,6 +60,8 @@ class Schedule:
     overlap: Overlap
     jitter: timedelta
     """Each execution begins up to this much later than its time, always by the same part of it."""
+    concurrency_key: str | None
+    """Of its executions, and of all others with this key in their queue, one lives at a time, or as many as `Limits.per_key` says."""
     paused: bool
     problem: str | None
     """Why the engine paused it: what its row says cannot be read any more."""
@@ -126,6 +128,7 @@ class Schedules:
         queue: str = "default",
         priority: int = 0,
         labels: Mapping[str, str] | None = None,
+        concurrency_key: str | None = None,
     ) -> Schedule:
         """Enqueue `workflow` at each time of the rhythm: `every` so often, the first time at `starts_at` or one interval from now,
         or as `cron` says on the clocks of `time_zone`, between `starts_at` and `ends_at`.
@@ -133,8 +136,10 @@ class Schedules:
         Idempotent by `name`: the same rhythm again keeps its next time, another one starts anew; a paused one stays paused.
         Raises: InvalidRequest, PayloadUnfit, PayloadTooLarge. ConfigError for a cron expression without the extra `cron`.
         """
-        for what, given in {"schedule": name, "workflow": workflow, "queue": queue, "actor": actor}.items():
-            admit_name(given, what)
+        names = {"schedule": name, "workflow": workflow, "queue": queue, "actor": actor, "concurrency key": concurrency_key}
+        for what, given in names.items():
+            if given is not None:
+                admit_name(given, what)
         for what, time in {"starts_at": starts_at, "ends_at": ends_at}.items():
             _check_zone(what, time)
         _check_policies(missed=missed, missed_limit=missed_limit, overlap=overlap, jitter=jitter)
@@ -146,7 +151,7 @@ class Schedules:
             await session.none(
                 "put_schedule",
                 *(name, workflow, version, queue, priority, text, tags, every, cron, time_zone, starts_at, ends_at),
-                *(missed, missed_limit, overlap, jitter, first, actor),
+                *(missed, missed_limit, overlap, jitter, first, actor, concurrency_key),
             )
         return await self.get(name)
 
@@ -242,7 +247,8 @@ async def _fire(session: Session, row: Row, *, lives: bool) -> int:
 async def _enqueue(session: Session, row: Row, *, key: str | None, run_at: datetime | None, actor: str, reason: str) -> UUID:
     id_, text, labels = uuid7(), row["input"], json.dumps({**json.loads(row["labels"]), "schedule": row["name"]})
     what = row["workflow"], row["version"], row["queue"], row["priority"], text, key, digest(text) if key else None, labels
-    made: UUID = (await session.one("enqueue", id_, *what, run_at, None, None, actor, reason, None))["id"]
+    rest = run_at, None, None, actor, reason, None, row["concurrency_key"], False
+    made: UUID = (await session.one("enqueue_keyed", id_, *what, *rest))["id"]
     return made
 
 

@@ -2,17 +2,17 @@
 -- maybe: the checkpoint that names the child, this call's or an earlier one's; no row: the operation key is taken
 -- $1 parent uuid, $2 owner uuid, $3 epoch bigint, $4 step text, $5 child uuid, $6 workflow text, $7 version int, $8 queue text,
 -- $9 priority int, $10 input jsonb, $11 operation_key text, $12 input_digest bytea, $13 labels jsonb, $14 run_timeout interval,
--- $15 queue_timeout interval, $16 actor text, $17 output jsonb (the checkpoint), $18 started_at timestamptz
+-- $15 queue_timeout interval, $16 actor text, $17 output jsonb (the checkpoint), $18 started_at timestamptz, $19 concurrency_key text
 --
 -- Under the parent's row lock, taken by `lock_held` in the same transaction: the child and the checkpoint commit together, and a second
--- try after a lost answer finds the first one's.
+-- try after a lost answer finds the first one's. It is not parked behind others of its concurrency key: see `enqueue_keyed`.
 with earlier as (
     select output from suture.operation_outputs where execution_id = $1 and step_id = $4
 ), child as (
     insert into suture.workflow_executions
         (id, workflow, version, queue, priority, input, operation_key, input_digest, labels, run_timeout, start_by,
-         parent_id, parent_step, created_by, created_reason, changed_by, reason)
-    select $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, now() + $15, $1, $4, $16, 'started by its parent', $16, 'started by its parent'
+         parent_id, parent_step, created_by, created_reason, changed_by, reason, concurrency_key)
+    select $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, now() + $15, $1, $4, $16, 'started by its parent', $16, 'started by its parent', $19
     where not exists (select from earlier)
     on conflict (operation_key) where operation_key is not null and status in ('enqueued', 'running', 'waiting') do nothing
     returning id
@@ -71,10 +71,11 @@ values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 
 -- name: put_inputs
 -- none
--- $1 parent uuid, $2 step text, $3 items int[], $4 inputs jsonb[], $5 chunk int (inputs a row)
-insert into suture.fan_out_inputs (parent_id, step_id, chunk, items, inputs)
-select $1, $2, (n - 1) / $5, array_agg(item order by n), array_agg(input order by n)
-from unnest($3::int[], $4::jsonb[]) with ordinality as given (item, input, n)
+-- $1 parent uuid, $2 step text, $3 items int[], $4 inputs jsonb[], $5 chunk int (inputs a row), $6 concurrency_keys text[] (null: none)
+insert into suture.fan_out_inputs (parent_id, step_id, chunk, items, inputs, concurrency_keys)
+select $1, $2, (n - 1) / $5, array_agg(item order by n), array_agg(input order by n),
+       case when $6::text[] is not null then array_agg(key order by n) end
+from unnest($3::int[], $4::jsonb[], $6::text[]) with ordinality as given (item, input, key, n)
 group by (n - 1) / $5
 
 -- name: close_map
@@ -132,13 +133,14 @@ with wanted as materialized (
     where f.parent_id = n.parent and f.step_id = n.step
 )
 insert into suture.workflow_executions
-    (id, workflow, version, queue, priority, input, labels, parent_id, parent_step, parent_item, created_by, created_reason, changed_by, reason)
+    (id, workflow, version, queue, priority, input, labels, parent_id, parent_step, parent_item, created_by, created_reason, changed_by, reason,
+     concurrency_key)
 select w.child, f.workflow, f.version, f.queue, f.priority, g.input, f.labels, w.parent, w.step, g.item, f.actor, 'started by its parent',
-       f.actor, 'started by its parent'
+       f.actor, 'started by its parent', g.key
 from (select distinct parent, step, slot / $5 as chunk from wanted) as opened
 join suture.fan_outs f on f.parent_id = opened.parent and f.step_id = opened.step
 join suture.fan_out_inputs c on c.parent_id = opened.parent and c.step_id = opened.step and c.chunk = opened.chunk
-cross join lateral unnest(c.items, c.inputs) with ordinality as g (item, input, n)
+cross join lateral unnest(c.items, c.inputs, c.concurrency_keys) with ordinality as g (item, input, key, n)
 join wanted w on w.parent = opened.parent and w.step = opened.step and w.slot = opened.chunk * $5 + g.n - 1
 
 -- name: tell_failed_maps

@@ -1,23 +1,23 @@
 -- columns: schedule
 name, workflow, version, queue, priority, input, labels, every, cron, time_zone, starts_at, ends_at, missed, missed_limit, overlap, jitter,
-paused, problem, next_at, last_at, fired_count, missed_count, skipped_count, changed_at, changed_by
+concurrency_key, paused, problem, next_at, last_at, fired_count, missed_count, skipped_count, changed_at, changed_by
 
 -- name: put_schedule
 -- none
 -- $1 name text, $2 workflow text, $3 version int, $4 queue text, $5 priority int, $6 input jsonb, $7 labels jsonb, $8 every interval,
 -- $9 cron text, $10 time_zone text, $11 starts_at timestamptz, $12 ends_at timestamptz, $13 missed text, $14 missed_limit int,
--- $15 overlap text, $16 jitter interval, $17 next_at timestamptz, $18 actor text
+-- $15 overlap text, $16 jitter interval, $17 next_at timestamptz, $18 actor text, $19 concurrency_key text
 --
 -- Written again, it keeps its next time unless the rhythm changes: a client that declares its schedules at each start moves none, and
 -- what was missed while nobody ran stays due. Paused, it stays paused; a problem is taken for solved.
 insert into suture.schedules as s (name, workflow, version, queue, priority, input, labels, every, cron, time_zone, starts_at, ends_at,
-                                   missed, missed_limit, overlap, jitter, next_at, changed_by)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
+                                   missed, missed_limit, overlap, jitter, next_at, changed_by, concurrency_key)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
 on conflict (name) do update set
     workflow = excluded.workflow, version = excluded.version, queue = excluded.queue, priority = excluded.priority,
     input = excluded.input, labels = excluded.labels, every = excluded.every, cron = excluded.cron, time_zone = excluded.time_zone,
     starts_at = excluded.starts_at, ends_at = excluded.ends_at, missed = excluded.missed, missed_limit = excluded.missed_limit,
-    overlap = excluded.overlap, jitter = excluded.jitter,
+    overlap = excluded.overlap, jitter = excluded.jitter, concurrency_key = excluded.concurrency_key,
     next_at = case when (s.every, s.cron, s.time_zone, s.starts_at, s.ends_at) is not distinct from
                         (excluded.every, excluded.cron, excluded.time_zone, excluded.starts_at, excluded.ends_at)
                    then s.next_at else excluded.next_at end,

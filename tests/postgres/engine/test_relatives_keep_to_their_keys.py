@@ -1,0 +1,222 @@
+"""I12, I13: children, the items of a map and what a schedule enqueues carry concurrency keys: one of a key lives, whoever asked for it."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from suture.engine import Limits, Run, workflow
+from suture.errors import InvalidRequest
+from tests.postgres.engine.limits import claim, end, most_at_once
+from tests.postgres.engine.sample_worker import three_steps
+from tests.postgres.engine.stage import QUICK, ended, eventually, reached, running
+
+
+@workflow("work")
+async def work(run: Run, number: int) -> int:
+    async def do() -> int:
+        await asyncio.sleep(0.01)
+        return number
+
+    return await run.step("do", do)
+
+
+@workflow("two", retry=QUICK)
+async def two(run: Run, key: str) -> list[int]:
+    """Two children of one key beside each other, and one that has none."""
+    children = [
+        await run.start("first", 1, workflow=work, concurrency_key=key),
+        await run.start("second", 2, workflow=work, concurrency_key=key),
+        await run.start("third", 3, workflow=work),
+    ]
+    return [await child.result() for child in children]
+
+
+async def test_children_of_a_key_run_one_at_a_time_with_each_other_and_with_anybody(engine, database, psql):
+    parents = [(await engine.enqueue("two", "k", actor="test")).execution.id for _ in range(6)]
+    await engine.enqueue_many("work", list(range(20)), actor="test", concurrency_keys=["k"] * 20)
+    async with running(database, two, work, name="one"), running(database, two, work, name="two"):
+        for id_ in parents:
+            assert (await ended(engine, id_)).output == [1, 2, 3]
+    assert await most_at_once(psql, of="e.concurrency_key = 'k'", kind="begun") == 1
+    assert await psql.fetchval("select count(*) from suture.workflow_executions where concurrency_key = 'k'") == 32
+
+
+async def test_a_child_stands_behind_who_holds_its_key_and_has_its_turn_at_that_end(engine, database):
+    holder = (await engine.enqueue("w", None, actor="test", concurrency_key="k")).execution.id
+    (held,) = await claim(database)
+    parent = (await engine.enqueue("one", None, actor="test")).execution.id
+
+    @workflow("one")
+    async def one(run: Run, _: None) -> int:
+        return await (await run.start("child", 7, workflow=work, concurrency_key="k")).result()
+
+    async with running(database, one, work):
+        await reached(engine, parent, "waiting")
+        child = (await engine.page(workflow="work", limit=1))[0]
+        assert (child.concurrency_key, child.parent_id) == ("k", parent)
+        await eventually(lambda: is_parked(engine, child.id), what="the child behind the holder of its key")
+        assert held["id"] == holder
+        await end(database, held)
+        assert (await ended(engine, parent)).output == 7
+
+
+async def is_parked(engine, id_) -> bool:
+    return (await engine.get(id_)).parked
+
+
+async def test_a_parked_child_goes_with_its_parent(engine, database):
+    await engine.enqueue("w", None, actor="test", concurrency_key="k")
+    (held,) = await claim(database)
+
+    @workflow("one")
+    async def one(run: Run, _: None) -> None:
+        await (await run.start("child", 7, workflow=work, concurrency_key="k")).result()
+
+    async with running(database, one, work):
+        parent = (await engine.enqueue("one", None, actor="test")).execution.id
+        await reached(engine, parent, "waiting")
+        child = (await engine.page(workflow="work", limit=1))[0]
+        await eventually(lambda: is_parked(engine, child.id), what="the child behind the holder of its key")
+        await engine.cancel(parent, actor="anna")
+        assert (await ended(engine, child.id)).status == "cancelled"
+        await end(database, held)
+        later = (await engine.enqueue("work", 1, actor="test", concurrency_key="k")).execution.id
+        assert (await ended(engine, later)).output == 1
+
+
+async def test_a_killed_parent_s_child_keeps_its_key(engine, database, workers, psql):
+    """Its worker dies while its child has the key; the heir of the parent finds the same child, and nobody passed it."""
+
+    @workflow("one", retry=QUICK)
+    async def one(run: Run, _: None) -> int:
+        return await (await run.start("child", None, workflow=three_steps, concurrency_key="k")).result()  # type: ignore[no-any-return]
+
+    async with running(database, one):
+        parent = (await engine.enqueue("one", None, actor="test")).execution.id
+        await reached(engine, parent, "waiting")
+    first = workers.start(name="one")
+    await workers.noted("hold")
+    other = (await engine.enqueue("three-steps", None, actor="test", concurrency_key="k", priority=50)).execution.id
+    first.kill()
+    second = workers.start(name="two")
+    await workers.noted("hold", times=2)
+    assert (await engine.get(other)).started_at is None
+    workers.release()
+    async with running(database, one):
+        assert (await ended(engine, parent)).output == second.pid
+    child = await psql.fetchrow("select crashes, finished_at from suture.executions where parent_id = $1", parent)
+    assert child["crashes"] == 1
+    assert child["finished_at"] <= (await ended(engine, other)).started_at
+
+
+async def test_a_map_keeps_its_bound_and_the_keys_of_its_items(engine, database, psql):
+    keys = ["a" if n % 3 == 0 else "b" if n % 3 == 1 else None for n in range(90)]
+
+    @workflow("mapper", retry=QUICK)
+    async def mapper(run: Run, _: None) -> list[int]:
+        return await run.map("all", work, list(range(90)), concurrency=12, concurrency_keys=keys)
+
+    task = (await engine.enqueue("mapper", None, actor="test")).execution
+    async with running(database, mapper, work, concurrency=20), running(database, mapper, work, concurrency=20, name="two"):
+        assert (await ended(engine, task.id)).output == list(range(90))
+    for key in ("a", "b"):
+        assert await most_at_once(psql, of=f"e.concurrency_key = '{key}'", kind="begun") == 1
+    found = await psql.fetch(
+        "select parent_item, concurrency_key from suture.executions where parent_id = $1 order by parent_item", task.id
+    )
+    assert [row["concurrency_key"] for row in found] == keys
+
+
+async def test_a_map_all_of_one_key_goes_one_by_one_to_its_end(engine, database, psql):
+    """Those of its turn stand behind each other, which is no standstill."""
+
+    @workflow("mapper", retry=QUICK)
+    async def mapper(run: Run, _: None) -> list[int]:
+        return await run.map("all", work, list(range(25)), concurrency=10, concurrency_keys=["k"] * 25)
+
+    task = (await engine.enqueue("mapper", None, actor="test")).execution
+    async with running(database, mapper, work, concurrency=20):
+        assert (await ended(engine, task.id)).output == list(range(25))
+    assert await most_at_once(psql, of="e.concurrency_key = 'k'", kind="begun") == 1
+
+
+async def test_what_a_schedule_enqueues_carries_its_key_by_the_clock_and_by_hand(engine, database, psql):
+    every = {"every": timedelta(seconds=1), "overlap": "allow", "missed": "all", "actor": "test"}
+    made = await engine.schedules.put("often", "work", 1, concurrency_key="k", **every)
+    assert made.concurrency_key == "k"
+    async with running(database, work, concurrency=20):
+        by_hand = [await engine.schedules.run_now("often", actor="anna") for _ in range(10)]
+        await eventually(lambda: psql.fetchval("select fired_count >= 2 from suture.schedules"), what="two times by the clock")
+        for id_ in by_hand:
+            assert (await ended(engine, id_)).concurrency_key == "k"
+    assert await most_at_once(psql, of="e.concurrency_key = 'k'", kind="begun") == 1
+    assert (await engine.schedules.put("often", "work", 1, **every)).concurrency_key is None
+
+
+async def test_a_requeued_child_and_a_requeued_map_keep_their_keys(engine, database, psql):
+    fails = [True]
+
+    @workflow("child")
+    async def child(_run: Run, _: int) -> str:
+        if fails:
+            raise ValueError
+        return "done"
+
+    @workflow("parent")
+    async def parent(run: Run, _: None) -> list[str]:
+        one = await run.start("one", 0, workflow=child, concurrency_key="k")
+        return [await one.result(), *await run.map("all", child, [1, 2], concurrency_keys=["k", None])]
+
+    async with running(database, parent, child):
+        task = (await engine.enqueue("parent", None, actor="test", max_attempts=1)).execution
+        assert (await ended(engine, task.id)).status == "error"
+        fails.clear()
+        again = await engine.requeue(task.id, actor="test")
+        assert (await ended(engine, again.id)).output == ["done"] * 3
+    rows = await psql.fetch("select concurrency_key from suture.executions where parent_id = $1 order by parent_item nulls first", again.id)
+    assert [row[0] for row in rows] == ["k", "k", None]
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+async def test_as_many_children_of_a_key_live_as_the_queue_says(engine, database, psql, limit):
+    await engine.queues.limit("default", Limits(per_key=limit), actor="anna")
+
+    @workflow("mapper", retry=QUICK)
+    async def mapper(run: Run, _: None) -> list[int]:
+        return await run.map("all", work, list(range(30)), concurrency=10, concurrency_keys=["k"] * 30)
+
+    task = (await engine.enqueue("mapper", None, actor="test")).execution
+    async with running(database, mapper, work, concurrency=20):
+        await ended(engine, task.id)
+    assert await most_at_once(psql, of="e.concurrency_key = 'k'", kind="begun") == limit
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"concurrency_key": ""}, "The concurrency key '' has 0 characters: use 1 to 512"),
+        ({"concurrency_key": "k" * 513}, "has 513 characters: use 1 to 512"),
+        ({"concurrency_keys": ["a"]}, "There are 1 concurrency keys for 2 inputs"),
+        ({"concurrency_keys": ["a", "\0"]}, r"The concurrency key 1 '\\x00' has a control character at 0"),
+    ],
+)
+async def test_a_key_that_is_none_starts_nothing(engine, database, psql, options, complaint):
+    @workflow("parent")
+    async def parent(run: Run, _: None) -> None:
+        if "concurrency_keys" in options:
+            await run.map("all", work, [1, 2], **options)
+        else:
+            await run.start("one", 1, workflow=work, **options)
+
+    async with running(database, parent, work):
+        task = (await engine.enqueue("parent", None, actor="test")).execution
+        done = await ended(engine, task.id)
+    assert (done.status, done.error.reason) == ("error", "InvalidRequest")
+    assert complaint.replace("\\\\", "\\") in done.error.message
+    assert await psql.fetchval("select count(*) from suture.executions") == 1
+
+
+async def test_a_schedule_s_key_is_checked_at_the_door(engine):
+    with pytest.raises(InvalidRequest, match="The concurrency key '' has 0 characters"):
+        await engine.schedules.put("often", "work", 1, every=timedelta(seconds=1), concurrency_key="", actor="test")
