@@ -50,7 +50,7 @@ async def test_a_queue_is_paused_limited_and_resumed(engine: Engine, door: tuple
 
 async def test_a_schedule_is_paused_resumed_and_run_by_hand(engine: Engine, door: tuple[dict[str, str], str]) -> None:
     through, me = door
-    await engine.schedules.put("nightly", "report", None, every=timedelta(hours=1), actor="test")
+    await engine.schedules.put("nightly", "report", None, every=timedelta(hours=1), concurrency_key="books", actor="test")
     assert (await suture("schedules", "pause", "nightly", **through)).out == "nightly is paused\n"
     assert ((await engine.schedules.get("nightly")).paused, (await engine.schedules.get("nightly")).changed_by) == (True, me)
 
@@ -60,7 +60,7 @@ async def test_a_schedule_is_paused_resumed_and_run_by_hand(engine: Engine, door
 
     assert "due next at" in (await suture("schedules", "resume", "nightly", **through)).out
     (row,) = (await suture("schedules", "--json", **through)).json
-    assert (row["name"], row["everySeconds"], row["paused"]) == ("nightly", 3600, False)
+    assert (row["name"], row["everySeconds"], row["paused"], row["concurrencyKey"]) == ("nightly", 3600, False, "books")
 
     missing = await suture("schedules", "pause", "never", **through)
     assert missing.code == 1

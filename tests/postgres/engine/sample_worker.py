@@ -228,6 +228,14 @@ async def family(run: Run, _: None) -> list[int]:
     return [await child.result(), *mapped]
 
 
+@workflow("keyed-family", retry=Retry(attempts=3, initial=timedelta(0)))
+async def keyed_family(run: Run, _: None) -> list[int]:
+    """As `family`, with one key for the child and two of the map's."""
+    child = await run.start("only", 10, workflow=noted, concurrency_key="k")
+    mapped = await run.map("all", noted, [1, 2, 3], concurrency=2, concurrency_keys=["k", "k", None])
+    return [await child.result(), *mapped]
+
+
 @workflow("noted", retry=Retry(attempts=3, initial=timedelta(0)))
 async def noted(run: Run, number: int) -> int:
     run.resources.note(f"child-{number}")
@@ -304,7 +312,7 @@ async def stumble_once(world: World) -> None:
 async def work(orders: Orders) -> None:
     world = World(Path(orders.world), Boundaries(orders.kill_at))
     known = Workflows()
-    for function in (effects, three_steps, crasher, blocker, family, noted, billing, busy, naps):
+    for function in (effects, three_steps, crasher, blocker, family, keyed_family, noted, billing, busy, naps):
         known.add(function)
     direct = orders.direct if orders.presence else nursery.NOWHERE
     database = CountedDatabase(orders.url, direct=direct, size=4, plan_once=True)

@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 
+from tests.postgres.engine.limits import most_at_once
 from tests.postgres.engine.stage import Worker, ended, eventually
 
 AT_ONCE = 4
@@ -51,6 +52,8 @@ async def rows(engine, query, *args):
 
 
 async def at_each(places, one):
+    """What is wrong at these boundaries: all of a run, in order, or some by their numbers."""
+    numbered = places if isinstance(places, dict) else dict(enumerate(places, start=1))
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def at(number: int, place: str) -> str | None:
@@ -58,7 +61,7 @@ async def at_each(places, one):
             wrong = await one(number)
             return f"boundary {number} ({place}): {wrong}" if wrong else None
 
-    return [w for w in await asyncio.gather(*(at(n, p) for n, p in enumerate(places, start=1))) if w]
+    return [w for w in await asyncio.gather(*(at(n, p) for n, p in numbered.items())) if w]
 
 
 async def test_children_and_maps_at_every_boundary(engine, workers, tmp_path):
@@ -75,6 +78,30 @@ async def test_children_and_maps_at_every_boundary(engine, workers, tmp_path):
 
     wrong = await at_each(places, one)
     print(f"each child once at {len(places) - len(wrong)} of {len(places)} boundaries")
+    assert not wrong, wrong
+
+
+KEYED = ("start_child", "open_map", "put_inputs", "feed_map", "count_endings", "complete")
+"""Statements beside which a key could be lost, given twice, or kept for ever."""
+
+
+async def test_children_keep_their_keys_wherever_a_worker_dies(engine, workers, tmp_path):
+    places = await rehearse(engine, workers, tmp_path / "rehearsal", "keyed-family", None)
+    chosen = {n: place for n, place in enumerate(places, start=1) if place.split()[-1] in KEYED}
+    assert {place.split()[-1] for place in chosen.values()} == set(KEYED)
+
+    async def one(number: int) -> object:
+        done = await kill_at(engine, workers, tmp_path / str(number), number=number, workflow="keyed-family", argument=None)
+        query = "select input::text, concurrency_key from suture.executions where parent_id = $1 order by input::text::int"
+        children = [tuple(row) for row in await rows(engine, query, done.id)]
+        async with engine.database.session() as session:
+            most = await most_at_once(session.connection, of=f"e.parent_id = '{done.id}' and e.concurrency_key = 'k'", kind="begun")
+        found = done.status, done.output, children, most
+        good = "completed", [20, 2, 4, 6], [("1", "k"), ("2", "k"), ("3", None), ("10", "k")], 1
+        return found if found != good else None
+
+    wrong = await at_each(chosen, one)
+    print(f"each child once and with its key at {len(chosen) - len(wrong)} of {len(chosen)} boundaries")
     assert not wrong, wrong
 
 

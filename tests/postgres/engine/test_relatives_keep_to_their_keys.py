@@ -4,8 +4,11 @@ import asyncio
 from datetime import timedelta
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from suture.engine import Limits, Run, workflow
+from suture.engine.ids import uuid7
 from suture.errors import InvalidRequest
 from tests.postgres.engine.limits import claim, end, most_at_once
 from tests.postgres.engine.sample_worker import three_steps
@@ -141,6 +144,113 @@ async def test_a_map_all_of_one_key_goes_one_by_one_to_its_end(engine, database,
     assert await most_at_once(psql, of="e.concurrency_key = 'k'", kind="begun") == 1
 
 
+async def test_each_of_many_items_has_its_own_key_whenever_it_is_made(engine, database, psql):
+    """Inputs and keys lie in chunks; most of these are made long after the map was opened, by whoever tells of an end."""
+
+    @workflow("mapper", retry=QUICK)
+    async def mapper(run: Run, _: None) -> list[int]:
+        return await run.map("all", work, list(range(230)), concurrency=60, concurrency_keys=[f"k{n}" for n in range(230)])
+
+    task = (await engine.enqueue("mapper", None, actor="test")).execution
+    async with running(database, mapper, work, concurrency=30):
+        assert (await ended(engine, task.id)).output == list(range(230))
+    assert await keys_of(psql, task.id) == [f"k{n}" for n in range(230)]
+
+
+async def keys_of(psql, parent) -> list[str | None]:
+    """Of its children, in the order of the map."""
+    rows = await psql.fetch("select concurrency_key from suture.executions where parent_id = $1 order by parent_item", parent)
+    return [row[0] for row in rows]
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    keys=st.lists(st.sampled_from(["a", "b", None]), min_size=1, max_size=24),
+    children=st.lists(st.sampled_from(["a", "b", None]), max_size=4),
+    others=st.lists(st.sampled_from(["a", "b"]), max_size=6),
+    concurrency=st.integers(1, 8),
+    room=st.integers(1, 3),
+)
+async def test_whatever_the_keys_every_result_comes_and_no_key_is_overrun(
+    engine, database, psql, keys, children, others, concurrency, room
+):
+    queue = f"q{uuid7()}"
+    await engine.queues.limit(queue, Limits(per_key=room), actor="anna")
+
+    @workflow("parent", retry=QUICK)
+    async def parent(run: Run, _: None) -> list[int]:
+        started = [await run.start(f"c{n}", n, workflow=work, concurrency_key=key) for n, key in enumerate(children)]
+        mapped = await run.map("all", work, list(range(len(keys))), concurrency=concurrency, concurrency_keys=keys)
+        return await run.join(*started) + mapped
+
+    task = (await engine.enqueue("parent", None, actor="test", queue=queue)).execution
+    beside = await engine.enqueue_many("work", [0] * len(others), actor="test", queue=queue, concurrency_keys=others)
+    async with running(database, parent, work, queues=[queue], concurrency=20):
+        assert (await ended(engine, task.id)).output == [*range(len(children)), *range(len(keys))]
+        for id_ in beside:
+            await ended(engine, id_)
+    for key in ("a", "b"):
+        assert await most_at_once(psql, of=f"e.queue = '{queue}' and e.concurrency_key = '{key}'", kind="begun") <= room
+    of_map = f"e.queue = '{queue}' and e.parent_item is not null"
+    assert await most_at_once(psql, of=of_map, kind="begun") <= concurrency
+
+
+async def test_a_requeued_map_gives_those_that_are_left_the_keys_of_their_places(engine, database, psql):
+    fails = [True]
+
+    @workflow("third-fails")
+    async def child(_run: Run, number: int) -> int:
+        if number == 2 and fails:
+            raise ValueError
+        return number
+
+    @workflow("mapper")
+    async def mapper(run: Run, _: None) -> list[int]:
+        return await run.map("all", child, list(range(5)), concurrency=1, concurrency_keys=[f"k{n}" for n in range(5)])
+
+    async with running(database, mapper, child):
+        task = (await engine.enqueue("mapper", None, actor="test", max_attempts=1)).execution
+        assert (await ended(engine, task.id)).status == "error"
+        fails.clear()
+        again = await engine.requeue(task.id, actor="test")
+        assert (await ended(engine, again.id)).output == list(range(5))
+    assert await keys_of(psql, again.id) == ["k2", "k3", "k4"]
+
+
+@pytest.mark.parametrize("how", ["requeued", "forked"])
+async def test_a_child_that_is_run_again_by_itself_stands_behind_who_has_its_key_now(engine, database, how):
+    fails = [True]
+
+    @workflow("child")
+    async def child(run: Run, _: int) -> str:
+        async def fail() -> None:
+            if fails:
+                raise ValueError
+
+        await run.step("fail", fail)
+        return "done"
+
+    @workflow("parent")
+    async def parent(run: Run, _: None) -> None:
+        await run.start("one", 0, workflow=child, concurrency_key="k")
+
+    async with running(database, parent, child):
+        await ended(engine, (await engine.enqueue("parent", None, actor="test")).execution.id)
+        first = await eventually(lambda: engine.page(workflow="child"), what="the child")
+        assert (await ended(engine, first[0].id, within=60)).status == "error"
+        fails.clear()
+        await engine.enqueue("w", None, actor="test", concurrency_key="k")
+        (held,) = await claim(database)
+        if how == "requeued":
+            again = await engine.requeue(first[0].id, actor="test")
+        else:
+            again = await engine.fork(first[0].id, from_step="fail", actor="test")
+        assert again.concurrency_key == "k"
+        await eventually(lambda: is_parked(engine, again.id), what="the successor behind the holder of its key")
+        await end(database, held)
+        assert (await ended(engine, again.id)).output == "done"
+
+
 async def test_what_a_schedule_enqueues_carries_its_key_by_the_clock_and_by_hand(engine, database, psql):
     every = {"every": timedelta(seconds=1), "overlap": "allow", "missed": "all", "actor": "test"}
     made = await engine.schedules.put("often", "work", 1, concurrency_key="k", **every)
@@ -217,6 +327,8 @@ async def test_a_key_that_is_none_starts_nothing(engine, database, psql, options
     assert await psql.fetchval("select count(*) from suture.executions") == 1
 
 
-async def test_a_schedule_s_key_is_checked_at_the_door(engine):
-    with pytest.raises(InvalidRequest, match="The concurrency key '' has 0 characters"):
-        await engine.schedules.put("often", "work", 1, every=timedelta(seconds=1), concurrency_key="", actor="test")
+@pytest.mark.parametrize(("key", "complaint"), [("", "'' has 0 characters: use 1 to 512"), ("k" * 513, "has 513 characters: use 1 to 512")])
+async def test_a_schedule_s_key_is_checked_at_the_door(engine, key, complaint):
+    with pytest.raises(InvalidRequest, match=f"The concurrency key .*{complaint}"):
+        await engine.schedules.put("often", "work", 1, every=timedelta(seconds=1), concurrency_key=key, actor="test")
+    assert await engine.schedules.all() == []
