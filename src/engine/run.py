@@ -266,7 +266,8 @@ class Run:
         The inputs are written once, a child is made when its turn has come, and this execution is a waiting row until the last one has
         ended: a map of 10,000 costs one wake-up. A failure stops it: living siblings are cancelled, and ChildFailed of the first in the
         order of inputs is raised. With `failures="return"` all run, and the place of a failed one holds its ChildFailed.
-        `concurrency_keys` has one for each input, or None: a child that stands behind another of its key has its turn all the same.
+        `concurrency_keys` has one for each input, or None: children of one key run one at a time, and one that stands behind another
+        counts as one of the `concurrency` that live. A map over the key that this execution holds itself, in its queue, waits for ever.
         Raises: InvalidRequest for more than 100,000 inputs. PayloadUnfit, PayloadTooLarge.
         """
         done, collects = await self._enter(name, "map"), failures == "return"

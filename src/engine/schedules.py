@@ -134,6 +134,7 @@ class Schedules:
         or as `cron` says on the clocks of `time_zone`, between `starts_at` and `ends_at`.
 
         Idempotent by `name`: the same rhythm again keeps its next time, another one starts anew; a paused one stays paused.
+        With a `concurrency_key` what it enqueues runs one at a time, whatever `overlap` says, and beside nobody else who has the key.
         Raises: InvalidRequest, PayloadUnfit, PayloadTooLarge. ConfigError for a cron expression without the extra `cron`.
         """
         names = {"schedule": name, "workflow": workflow, "queue": queue, "actor": actor, "concurrency key": concurrency_key}

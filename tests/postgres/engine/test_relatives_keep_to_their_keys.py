@@ -88,6 +88,35 @@ async def test_a_parked_child_goes_with_its_parent(engine, database):
         assert (await ended(engine, later)).output == 1
 
 
+@pytest.mark.parametrize("how", ["start", "map"])
+async def test_a_parent_that_waits_for_its_own_key_can_be_cancelled_with_the_child(engine, database, how):
+    @workflow("one")
+    async def one(run: Run, _: None) -> None:
+        if how == "map":
+            await run.map("all", work, [7], concurrency_keys=["k"])
+        await (await run.start("child", 7, workflow=work, concurrency_key="k")).result()
+
+    async with running(database, one, work):
+        parent = (await engine.enqueue("one", None, actor="test", concurrency_key="k")).execution.id
+        await reached(engine, parent, "waiting")
+        child = (await engine.page(workflow="work", limit=1))[0]
+        await eventually(lambda: is_parked(engine, child.id), what="the child behind its parent")
+        await engine.cancel(parent, actor="anna")
+        assert (await ended(engine, child.id)).status == "cancelled"
+
+
+async def test_a_child_of_its_parent_s_key_begins_when_the_parent_has_completed(engine, database):
+    @workflow("one")
+    async def one(run: Run, _: None) -> str:
+        return str((await run.start("child", 7, workflow=work, concurrency_key="k")).id)
+
+    async with running(database, one, work):
+        parent = (await engine.enqueue("one", None, actor="test", concurrency_key="k")).execution.id
+        done = await ended(engine, parent)
+        child = await ended(engine, done.output)
+    assert (child.output, child.started_at >= done.finished_at) == (7, True)
+
+
 async def test_a_killed_parent_s_child_keeps_its_key(engine, database, workers, psql):
     """Its worker dies while its child has the key; the heir of the parent finds the same child, and nobody passed it."""
 
