@@ -105,8 +105,8 @@ def _ours(error: BaseException) -> SutureError | None:
             return DatabaseUnavailable(f"The database is not of this version ({_safe(error)}): run `suture migrate`.")
         case asyncpg.UniqueViolationError():
             return Conflict(f"Postgres holds such a row already: {_safe(error)}.")
-        case asyncpg.DataError():
-            # A NUL character in a name, a number that no column can hold: the caller's value, not ours.
+        case asyncpg.DataError() | asyncpg.ProgramLimitExceededError():
+            # A NUL character in a name, a number that no column can hold, names too long for an index: the caller's value, not ours.
             return InvalidRequest(f"Postgres cannot keep a value of this request: {_safe(error)}.")
     return None
 

@@ -349,3 +349,9 @@ async def test_whatever_happens_a_key_is_neither_overrun_nor_left_idle(engine, d
 async def test_keys_are_given_one_for_each_input(engine):
     with pytest.raises(InvalidRequest, match="There are 1 concurrency keys for 2 inputs"):
         await engine.enqueue_many("w", [1, 2], actor="test", concurrency_keys=["k"])
+
+
+async def test_names_that_are_too_long_for_an_index_together_are_refused_with_what_postgres_says(engine):
+    long = "".join(map(chr, range(0x20000, 0x20200)))  # 512 characters of four bytes, which nothing makes shorter
+    with pytest.raises(InvalidRequest, match="Postgres cannot keep a value of this request: index row size"):
+        await keyed(engine, long, queue=long[::-1])
