@@ -90,16 +90,22 @@ async def test_a_parked_child_goes_with_its_parent(engine, database):
 
 @pytest.mark.parametrize("how", ["start", "map"])
 async def test_a_parent_that_waits_for_its_own_key_can_be_cancelled_with_the_child(engine, database, how):
+    """The key is free when the parent ends: the child may begin before it hears of that, and is stopped in its step."""
+
+    @workflow("endless")
+    async def endless(run: Run, _: int) -> None:
+        await run.step("wait", asyncio.Event().wait)
+
     @workflow("one")
     async def one(run: Run, _: None) -> None:
         if how == "map":
-            await run.map("all", work, [7], concurrency_keys=["k"])
-        await (await run.start("child", 7, workflow=work, concurrency_key="k")).result()
+            await run.map("all", endless, [7], concurrency_keys=["k"])
+        await (await run.start("child", 7, workflow=endless, concurrency_key="k")).result()
 
-    async with running(database, one, work):
+    async with running(database, one, endless):
         parent = (await engine.enqueue("one", None, actor="test", concurrency_key="k")).execution.id
         await reached(engine, parent, "waiting")
-        child = (await engine.page(workflow="work", limit=1))[0]
+        child = (await engine.page(workflow="endless", limit=1))[0]
         await eventually(lambda: is_parked(engine, child.id), what="the child behind its parent")
         await engine.cancel(parent, actor="anna")
         assert (await ended(engine, child.id)).status == "cancelled"
