@@ -184,14 +184,17 @@ from (select * from here union all select * from elsewhere) as claimed
 --
 -- Many executions are one statement, as with `checkpoint`. The update is its own fence: of a row that somebody else has written meanwhile
 -- it looks at owner and epoch again, as they are now.
--- By the primary key, whatever the planner trusts in: joined with its arguments it would now and then read all of the table. So rows are
--- locked in the order of their ids, as everywhere; what belongs to one is found by its place.
+-- By the primary key, whatever the planner trusts in: joined with its arguments it would now and then read all of the table. So a worker, whose
+-- statements go by index, locks rows in the order of their ids, as everywhere. Where a plan may read them as they lie (no plan is set through a
+-- pooler) they are locked in that order first, which costs a record of the log each. What belongs to a row is found by its place.
 with completed as (
     update suture.workflow_executions e
     set status = 'completed', owner_id = null, lease_expires = null, finished_at = now(), updated_at = now(),
         output = ($4::jsonb[])[case when cardinality($4::jsonb[]) = 1 then 1 else array_position($2::uuid[], e.id) end],
         changed_xid = suture.xid(), changed_by = $5, reason = 'finished'
-    where e.id = any ($2::uuid[]) and e.owner_id = $1
+    where e.id = any (case when current_setting('enable_bitmapscan') = 'off' then $2::uuid[] else array(
+              select x.id from suture.workflow_executions x where x.id = any ($2::uuid[]) order by x.id for no key update) end)
+      and e.owner_id = $1
       and e.epoch = ($3::bigint[])[case when cardinality($3::bigint[]) = 1 then 1 else array_position($2::uuid[], e.id) end]
     returning e.id
 ), counted as (

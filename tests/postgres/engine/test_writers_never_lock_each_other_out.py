@@ -92,8 +92,9 @@ async def test_a_stop_in_mid_step_leaves_no_transaction_open(engine, database, p
     await eventually(lambda: psql.fetchval(f"select ({open_}) = 0"), what="the end of every transaction")
 
 
+@pytest.mark.parametrize("plan_once", [True, False], ids=["as a worker plans", "as the server plans"])
 @pytest.mark.parametrize("write", ["checkpoints", "endings", "beat", "hand back"])
-async def test_rows_are_locked_in_the_order_of_their_ids(engine, direct_url, take, psql, write):
+async def test_rows_are_locked_in_the_order_of_their_ids(engine, direct_url, take, psql, write, plan_once):
     """While somebody holds the first, a writer of all waits for it and holds no other, however it was told of them or they lie."""
     for _ in range(5):
         await engine.enqueue("w", None, actor="test")
@@ -103,7 +104,7 @@ async def test_rows_are_locked_in_the_order_of_their_ids(engine, direct_url, tak
            select gen_random_uuid(), 'later', 'null', now() + interval '1 day' from generate_series(1, 3000);
            analyze suture.workflow_executions"""
     )
-    async with Database.connect(direct_url, size=20, plan_once=True) as database:
+    async with Database.connect(direct_url, size=20, plan_once=plan_once) as database:
         await _locks_in_order(database, take, psql, write)
 
 
