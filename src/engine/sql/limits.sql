@@ -67,28 +67,40 @@ select suture.unpark_keys($1, $2, $3) as last
 --
 -- As `enqueue`, which looks at nobody else, with a concurrency key. It is parked at once behind others of its key, but not in the midst of
 -- a longer transaction: the lock that this needs would keep executions of the key from ending. There the claim parks it.
-insert into suture.workflow_executions as e
-    (id, workflow, version, queue, priority, input, operation_key, input_digest, labels, run_at, max_attempts, deadline_at,
-     created_by, created_reason, changed_by, reason, forked_from, concurrency_key, parked)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, coalesce($10, now()), $11, $12, $13, $14, $13, $14, $15, $16,
-        $17::boolean and suture.stands_behind($4, $16, coalesce($10, now()), $5))
-on conflict (operation_key) where operation_key is not null and status in ('enqueued', 'running', 'waiting')
-    do update set operation_key = e.operation_key
-returning {execution}, input_digest, (xmax = 0) as created
+-- What is parked was judged without the lock: whoever it stands behind may have ended meanwhile. So `unpark` looks again, with it.
+with added as (
+    insert into suture.workflow_executions as e
+        (id, workflow, version, queue, priority, input, operation_key, input_digest, labels, run_at, max_attempts, deadline_at,
+         created_by, created_reason, changed_by, reason, forked_from, concurrency_key, parked)
+    values ($1, $2, $3, $4, $5, $6, $7, $8, $9, coalesce($10, now()), $11, $12, $13, $14, $13, $14, $15, $16,
+            $17::boolean and suture.stands_behind($4, $16, coalesce($10, now()), $5))
+    on conflict (operation_key) where operation_key is not null and status in ('enqueued', 'running', 'waiting')
+        do update set operation_key = e.operation_key
+    returning {execution}, input_digest, (xmax = 0) as created
+)
+select added.*, case when created and parked then suture.unpark(queue, concurrency_key)::text end as looked from added
 
 -- name: enqueue_many_keyed
 -- none
 -- $1 ids uuid[], $2 inputs jsonb[], $3 concurrency_keys text[] (null: none), $4 workflow text, $5 version int, $6 queue text,
 -- $7 priority int, $8 labels jsonb, $9 run_at timestamptz, $10 actor text, $11 reason text
 --
--- Of each key the first stands behind those that were there, and the others behind the first.
-insert into suture.workflow_executions
-    (id, workflow, version, queue, priority, input, labels, run_at, created_by, created_reason, changed_by, reason, concurrency_key, parked)
-select id, $4, $5, $6, $7, input, $8, coalesce($9, now()), $10, $11, $10, $11, key,
-       key is not null and (nth > 1 or suture.stands_behind($6, key, coalesce($9, now()), $7))
-from (select id, input, key, row_number() over (partition by key order by id) as nth
-      from unnest($1::uuid[], $2::jsonb[], $3::text[]) as given (id, input, key)) as numbered
-order by id
+-- Of each key the first stands behind those that were there, and the others behind the first. `unpark` looks again, as above: a key at a
+-- time and in their order, since two of these may have the same keys.
+with added as (
+    insert into suture.workflow_executions
+        (id, workflow, version, queue, priority, input, labels, run_at, created_by, created_reason, changed_by, reason, concurrency_key,
+         parked)
+    select id, $4, $5, $6, $7, input, $8, coalesce($9, now()), $10, $11, $10, $11, key,
+           key is not null and (nth > 1 or suture.stands_behind($6, key, coalesce($9, now()), $7))
+    from (select id, input, key, row_number() over (partition by key order by id) as nth
+          from unnest($1::uuid[], $2::jsonb[], $3::text[]) as given (id, input, key)) as numbered
+    order by id
+    returning concurrency_key, parked
+), keys as materialized (
+    select distinct concurrency_key from added where parked order by concurrency_key
+)
+select count(suture.unpark($6, concurrency_key)::text) from keys
 
 -- name: paused_steps
 -- many: the pauses, and how many executions wait for the end of each

@@ -20,6 +20,10 @@ async def keyed(engine, key, **options):
     return (await engine.enqueue("w", None, actor="test", concurrency_key=key, **options)).execution.id
 
 
+async def bulk_of_one(engine, key):
+    return (await engine.enqueue_many("w", [None], actor="test", concurrency_keys=[key]))[0]
+
+
 def ids(rows):
     return [row["id"] for row in rows]
 
@@ -251,18 +255,34 @@ async def test_more_room_is_given_to_every_key_of_many(engine, database):
 
 
 async def _waits(psql):
-    return await psql.fetchval("select exists (select from pg_locks where not granted and locktype = 'advisory')")
+    return await _waiting(psql, 1)
 
 
-async def test_one_that_comes_while_its_key_is_being_released_is_not_forgotten(engine, database, psql):
+async def _waiting(psql, count):
+    return count == await psql.fetchval("select count(*) from pg_locks where not granted and locktype = 'advisory'")
+
+
+@pytest.mark.parametrize("bulk", [False, True])
+async def test_one_that_comes_while_its_key_is_being_released_is_not_forgotten(engine, database, psql, bulk):
     await keyed(engine, "k")
     (row,) = await claim(database)
     async with database.transaction() as session:
         assert (await session.one("complete", row["owner_id"], [row["id"]], [row["epoch"]], ["null"], "worker"))["held"] is None
-        coming = asyncio.create_task(keyed(engine, "k"))  # sees the key as held, and waits for what its end commits
+        hand_in = bulk_of_one if bulk else keyed
+        coming = asyncio.create_task(hand_in(engine, "k"))  # sees the key as held, and waits for what its end commits
         await eventually(lambda: _waits(psql))
     second = await coming
     assert ids(await claim(database)) == [second]
+
+
+async def test_two_bulks_of_the_same_keys_do_not_wait_for_each_other(engine, psql):
+    async with psql.transaction():
+        await psql.execute("select pg_advisory_xact_lock(suture.lock_of_key('default', 'a'))")  # behind which both line up
+        bulks = []
+        for keys in ("aabb", "bbaa"):
+            bulks.append(asyncio.create_task(engine.enqueue_many("w", [None] * 4, actor="test", concurrency_keys=list(keys))))
+            await eventually(lambda count=len(bulks): _waiting(psql, count))
+    assert [len(made) for made in await asyncio.gather(*bulks)] == [4, 4]
 
 
 async def test_one_that_is_parked_while_its_key_is_being_released_is_not_forgotten(engine, database, psql):

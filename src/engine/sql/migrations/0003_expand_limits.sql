@@ -124,21 +124,6 @@ begin
     end if;
 end $$;
 
--- What is handed in as parked was judged without the lock: whoever it stands behind may have ended meanwhile.
-create function suture.look_again() returns trigger language plpgsql as $$
-declare
-    k record;
-begin
-    if exists (select from added where parked) then
-        for k in select distinct queue, concurrency_key as key from added where parked order by 1, 2 loop
-            perform suture.unpark(k.queue, k.key);
-        end loop;
-    end if;
-    return null;
-end $$;
-create trigger look_again after insert on suture.workflow_executions
-    referencing new table as added for each statement execute function suture.look_again();
-
 create function suture.release_keys() returns trigger language plpgsql as $$
 declare
     k record;
