@@ -30,18 +30,10 @@ def enqueue_bulk(dsn, kind, n):
     async def go():
         async with Database.connect(dsn) as database:
             engine = Engine(database)
+            await engine.ping()
             t0 = time.perf_counter()
-            if hasattr(engine, "enqueue_many"):
-                for a in range(0, n, 5000):
-                    await engine.enqueue_many(kind, [_input(i) for i in range(a, min(n, a + 5000))], actor="bench")
-            else:
-                it = iter(range(n))
-
-                async def one():
-                    for i in it:
-                        await engine.enqueue(kind, _input(i), actor="bench")
-
-                await asyncio.gather(*(one() for _ in range(10)))
+            for a in range(0, n, 5000):
+                await engine.enqueue_many(kind, [_input(i) for i in range(a, min(n, a + 5000))], actor="bench")
             return time.perf_counter() - t0
 
     return uvloop.run(go())

@@ -5,7 +5,7 @@ One method is one statement or one transaction. Works on the rows alone: any num
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from typing import Literal
@@ -29,8 +29,9 @@ from suture.errors import Conflict, DatabaseUnavailable, IllegalTransition, Inva
 Reuse = Literal["return", "reject", "new"]
 """What an operation key of an ended execution means: its answer again, a refusal, or a new execution."""
 
-_CHUNK = 500
-"""Rows of a bulk that one statement takes: the next are made ready while Postgres writes these."""
+_FIRST, _MOST = 50, 400
+"""Rows of a bulk that one statement takes: the next are made ready while Postgres writes these. The first are few, as nothing is being
+written while they are made, and each statement takes twice as many as the one before it."""
 
 
 class Engine:
@@ -144,21 +145,21 @@ class Engine:
             keys = admit_keys(concurrency_keys, len(inputs))
             ids, texts = self._admitted(inputs)
             await self.database.none("enqueue_many_keyed", ids, texts, keys, *rest)
-        elif len(inputs) <= _CHUNK:
+        elif len(inputs) <= _FIRST:
             ids, texts = self._admitted(inputs)
             await self.database.none("enqueue_many", ids, texts, *rest)
         else:
             async with self.database.transaction() as inside:
-                ids = await self._enqueue_chunks(inside, inputs, rest)
+                ids = await self._enqueue_in_pieces(inside, inputs, rest)
         self._intake.hints.soon({queue})
         return ids
 
-    async def _enqueue_chunks(self, session: Session, inputs: Sequence[object], rest: tuple[object, ...]) -> list[UUID]:
+    async def _enqueue_in_pieces(self, session: Session, inputs: Sequence[object], rest: tuple[object, ...]) -> list[UUID]:
         written: asyncio.Task[None] | None = None
         all_ids: list[UUID] = []
         try:
-            for first in range(0, len(inputs), _CHUNK):
-                ids, texts = self._admitted(inputs[first : first + _CHUNK], first)
+            for piece in _pieces(len(inputs)):
+                ids, texts = self._admitted(inputs[piece], piece.start)
                 if written is not None:
                     await written
                 written = asyncio.create_task(session.none("enqueue_many", ids, texts, *rest))
@@ -338,6 +339,13 @@ class Engine:
 def _insert(concurrency_key: str | None, *, lone: bool) -> tuple[str, tuple[object, ...]]:
     """The statement that inserts, and what it takes beside the execution: without a key nobody else is looked at."""
     return ("enqueue", ()) if concurrency_key is None else ("enqueue_keyed", (concurrency_key, lone))
+
+
+def _pieces(count: int) -> Iterator[slice]:
+    first, size = 0, _FIRST
+    while first < count:
+        yield slice(first, first + size)
+        first, size = first + size, min(2 * size, _MOST)
 
 
 def _allowed(execution: Execution) -> str:

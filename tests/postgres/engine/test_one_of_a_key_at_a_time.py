@@ -278,10 +278,11 @@ async def test_one_that_comes_while_its_key_is_being_released_is_not_forgotten(e
 async def test_two_bulks_of_the_same_keys_do_not_wait_for_each_other(engine, psql):
     async with psql.transaction():
         await psql.execute("select pg_advisory_xact_lock(suture.lock_of_key('default', 'a'))")  # behind which both line up
-        bulks = []
-        for keys in ("aabb", "bbaa"):
-            bulks.append(asyncio.create_task(engine.enqueue_many("w", [None] * 4, actor="test", concurrency_keys=list(keys))))
-            await eventually(lambda count=len(bulks): _waiting(psql, count))
+        bulks = [
+            asyncio.create_task(engine.enqueue_many("w", [None] * 4, actor="test", concurrency_keys=list(keys)))
+            for keys in ("aabb", "bbaa")
+        ]
+        await eventually(lambda: _waiting(psql, 2))
     assert [len(made) for made in await asyncio.gather(*bulks)] == [4, 4]
 
 
