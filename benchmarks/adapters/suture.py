@@ -18,6 +18,12 @@ N3_MUL = 4
 SETTINGS = f"Runner, asyncpg, uvloop, concurrency={CONC}, lease {LEASE} s, heartbeat lease/3, LISTEN, presence"
 
 
+def settle():
+    """As `suture worker`, `suture api` and `suture operator` begin."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
+
+
 def setup(dsn):
     asyncio.run(migrate(dsn, packages=("suture.engine",)))
 
@@ -27,6 +33,8 @@ def _input(i, t=0.0):
 
 
 def enqueue_bulk(dsn, kind, n):
+    settle()
+
     async def go():
         async with Database.connect(dsn) as database:
             engine = Engine(database)
@@ -40,6 +48,8 @@ def enqueue_bulk(dsn, kind, n):
 
 
 def enqueue_conc(dsn, kind, n, clients):
+    settle()
+
     async def go():
         async with Database.connect(dsn, size=clients) as database:
             engine, it = Engine(database), iter(range(n))
@@ -103,8 +113,7 @@ def held(dsn):
 
 def run_worker(dsn, kind, sink, idx):
     logging.disable(logging.CRITICAL)
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 50)  # as `suture worker` does
+    settle()
     known = Workflows()
 
     @known.add

@@ -1,7 +1,6 @@
 """The worker process: wires settings to clients, clients to the workflow, the workflow to a runner; drains on SIGTERM."""
 
 import asyncio
-import gc
 import logging
 import os
 import signal
@@ -37,10 +36,6 @@ async def serve(settings: Settings) -> None:
 
     Raises: ConfigError.
     """
-    # What was imported stays for good, and executions are short: the default looks for cycles after every 700 new objects, a tenth of a
-    # busy worker's time.
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 50)
     async with AsyncExitStack() as stack:
         runner = await stack.enter_async_context(connected(settings))
         await stack.enter_async_context(probes(settings.worker.health_address, ready=lambda: runner.ready))
