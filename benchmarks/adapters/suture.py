@@ -73,7 +73,9 @@ def enqueue_seq(dsn, kind, n):
 def enqueue_paced(dsn, kind, rate, secs):
     async def go():
         async with Database.connect(dsn) as database:
-            engine, start = Engine(database), time.perf_counter()
+            engine = Engine(database)
+            await engine.ping()
+            start = time.perf_counter()
             for i in range(rate * secs):
                 await asyncio.sleep(max(0, start + i / rate - time.perf_counter()))
                 await engine.enqueue(kind, _input(i, time.time()), actor="bench")

@@ -38,6 +38,7 @@ _LAST_WORDS = 2.0  # seconds that cancelled steps get to end before their work i
 _RELISTEN = timedelta(milliseconds=200)
 _WITHOUT_HINTS = timedelta(minutes=1)  # until a pooler is asked again: an address may be mended while we run
 _TIDY = 60.0  # seconds between two tidy passes of a fleet; they are cheap, and any runner makes them
+_WARM = 3  # connections: those of a claim, of a checkpoint or an end, and of a look that falls together with both
 _GREET = 30  # heartbeats between two looks at a listening connection that gives no reason to
 
 
@@ -126,7 +127,13 @@ class Runner:
     async def _register(self) -> None:
         await self._database.none("register", self.owner, self.name, self._version, list(self._queues))
         await self._pauses.read()
+        await self._warm()
         self.ready = True
+
+    async def _warm(self) -> None:
+        """Let the connections that a claim may find itself on be opened, and plan it there: that takes as long as several claims."""
+        nothing = self._terms([], 0, holds=True)
+        await asyncio.gather(*(self._database.many("claim", *nothing) for _ in range(_WARM)))
 
     async def _finish_running(self) -> None:
         if self._running:
@@ -183,15 +190,19 @@ class Runner:
 
     async def _ask(self, free: int, *, beside: Sequence[Row] = ()) -> Claimed:
         """Claim up to `free`; they are ours from now on, as are those of `beside`, which have not begun."""
-        known, started = list(self._workflows), time.monotonic()
+        started = time.monotonic()
         self._strays = True  # until the answer is here: it may be lost on its way
-        rows = await self._database.many(
-            "claim",
-            *(self.owner, list(self._queues), [w.name for w in known], [w.version for w in known]),
-            *(free, self._lease.duration, self.actor, self._lease.suspect, self._holds_suspect(beside)),
-        )
+        rows = await self._database.many("claim", *self._terms(self._queues, free, holds=self._holds_suspect(beside)))
         self._watch.timed(time.monotonic() - started)
         return Claimed(rows, started)
+
+    def _terms(self, queues: Sequence[str], free: int, *, holds: bool) -> tuple[object, ...]:
+        """What a claim is given."""
+        known = list(self._workflows)
+        return (
+            *(self.owner, list(queues), [w.name for w in known], [w.version for w in known]),
+            *(free, self._lease.duration, self.actor, self._lease.suspect, holds),
+        )
 
     async def _begin(self, claimed: Claimed) -> None:
         await asyncio.sleep(0)  # the next claim is on its way before the work of this one takes the loop

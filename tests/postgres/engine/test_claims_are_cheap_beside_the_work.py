@@ -5,6 +5,7 @@ Past any pooler, through which no plan is kept (see `test_a_pooler_is_found_out`
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
@@ -50,7 +51,7 @@ class SlowDatabase(Database):
     world: World
 
     async def many(self, name: str, *args: object) -> list[Row]:
-        if name != "claim":
+        if name != "claim" or not args[1]:  # of no queue: one that is only planned
             return await super().many(name, *args)
         self.world.claims.append(("asked", self.world.runner.running if self.world.runner else 0))
         rows = await super().many(name, *args)
@@ -111,6 +112,18 @@ async def test_a_statement_is_planned_once_for_any_value(direct_url: str, plan_o
                 "select generic_plans, custom_plans from pg_prepared_statements where statement like '/* claim */%'"
             )
     assert tuple(plans) == (7 - custom, custom)
+
+
+async def test_a_worker_that_is_ready_has_planned_its_claim_on_more_than_one_connection(direct_url: str):
+    """The first look that falls together with a claim must not make it wait for a new connection and its plan: ten times a claim."""
+    planned = "select sum(generic_plans) from pg_prepared_statements where statement like '/* claim */%'"
+    connected, seldom = Database.connect(direct_url, size=3, plan_once=True), timedelta(minutes=1)
+    async with connected as database, running(database, brief, resources=World(), poll=seldom) as runner:
+        await eventually(lambda: is_ready(runner), what="its first claim")
+        async with AsyncExitStack() as stack:
+            sessions = [await stack.enter_async_context(database.session()) for _ in range(3)]
+            plans = [await session.connection.fetchval(planned) for session in sessions]
+    assert sum(1 for count in plans if count) >= 2
 
 
 async def test_plans_that_were_made_of_empty_tables_hold_when_they_are_full(direct_url: str, psql):
