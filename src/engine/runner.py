@@ -38,6 +38,7 @@ _LAST_WORDS = 2.0  # seconds that cancelled steps get to end before their work i
 _RELISTEN = timedelta(milliseconds=200)
 _WITHOUT_HINTS = timedelta(minutes=1)  # until a pooler is asked again: an address may be mended while we run
 _TIDY = 60.0  # seconds between two tidy passes of a fleet; they are cheap, and any runner makes them
+_UNTIDY = timedelta(seconds=1)
 _WARM = 3  # connections: those of a claim, of a checkpoint or an end, and of a look that falls together with both
 _GREET = 30  # heartbeats between two looks at a listening connection that gives no reason to
 
@@ -125,9 +126,8 @@ class Runner:
     # A life ------------------------------------------------------------------------------------------------------------------
 
     async def _register(self) -> None:
-        await self._database.none("register", self.owner, self.name, self._version, list(self._queues))
-        await self._pauses.read()
-        await self._warm()
+        known = self._database.none("register", self.owner, self.name, self._version, list(self._queues))
+        await asyncio.gather(known, self._pauses.read())
         self.ready = True
 
     async def _warm(self) -> None:
@@ -165,7 +165,7 @@ class Runner:
 
     async def _claim_loop(self) -> None:
         # Presence first: work of a process that dies in its first moments shall be missed as soon as any other.
-        await self._nap(self._greeted, self._poll)
+        await asyncio.gather(self._nap(self._greeted, self._poll), self._outlive(self._warm))
         while not self._stop.is_set():
             self._due.clear()
             if self._strays:
@@ -272,6 +272,7 @@ class Runner:
             await self._outlive(self._watch.look)
 
     async def _tidy_loop(self) -> None:
+        await asyncio.sleep(_jittered(_UNTIDY))  # what waits goes first
         while True:
             await self._outlive(self._retention.turn)
             await self._outlive(lambda: tidy(self._database, keep_ended=self._keep_ended, keep_workers=timedelta(days=1)))

@@ -114,16 +114,18 @@ async def test_a_statement_is_planned_once_for_any_value(direct_url: str, plan_o
     assert tuple(plans) == (7 - custom, custom)
 
 
-async def test_a_worker_that_is_ready_has_planned_its_claim_on_more_than_one_connection(direct_url: str):
+async def test_a_worker_plans_its_claim_on_more_than_one_connection_before_it_is_due(direct_url: str):
     """The first look that falls together with a claim must not make it wait for a new connection and its plan: ten times a claim."""
     planned = "select sum(generic_plans) from pg_prepared_statements where statement like '/* claim */%'"
     connected, seldom = Database.connect(direct_url, size=3, plan_once=True), timedelta(minutes=1)
-    async with connected as database, running(database, brief, resources=World(), poll=seldom) as runner:
-        await eventually(lambda: is_ready(runner), what="its first claim")
+
+    async def plans() -> bool:
         async with AsyncExitStack() as stack:
             sessions = [await stack.enter_async_context(database.session()) for _ in range(3)]
-            plans = [await session.connection.fetchval(planned) for session in sessions]
-    assert sum(1 for count in plans if count) >= 2
+            return sum(1 for session in sessions if await session.connection.fetchval(planned)) >= 2
+
+    async with connected as database, running(database, brief, resources=World(), poll=seldom):
+        await eventually(plans, what="two connections with a plan")
 
 
 async def test_plans_that_were_made_of_empty_tables_hold_when_they_are_full(direct_url: str, psql):
