@@ -122,7 +122,8 @@ async def test_a_worker_plans_its_claim_on_more_than_one_connection_before_it_is
     async def plans() -> bool:
         async with AsyncExitStack() as stack:
             sessions = [await stack.enter_async_context(database.session()) for _ in range(3)]
-            return sum(1 for session in sessions if await session.connection.fetchval(planned)) >= 2
+            counts = [await session.connection.fetchval(planned) for session in sessions]
+        return sum(1 for count in counts if count) >= 2
 
     async with connected as database, running(database, brief, resources=World(), poll=seldom):
         await eventually(plans, what="two connections with a plan")
