@@ -275,15 +275,20 @@ async def test_one_that_comes_while_its_key_is_being_released_is_not_forgotten(e
     assert ids(await claim(database)) == [second]
 
 
-async def test_two_bulks_of_the_same_keys_do_not_wait_for_each_other(engine, psql):
+async def test_two_bulks_of_the_same_keys_do_not_wait_for_each_other(database, psql):
+    async def bulk(keys: str) -> None:
+        ids = sorted(uuid7() for _ in keys)  # so that they go in as they stand here
+        rest = ("w", 1, "default", 0, "{}", None, "test", "requested")
+        await database.none("enqueue_many_keyed", ids, ["null"] * len(keys), list(keys), *rest)
+
     async with psql.transaction():
         await psql.execute("select pg_advisory_xact_lock(suture.lock_of_key('default', 'a'))")  # behind which both line up
-        bulks = [
-            asyncio.create_task(engine.enqueue_many("w", [None] * 4, actor="test", concurrency_keys=list(keys)))
-            for keys in ("aabb", "bbaa")
-        ]
+        first = asyncio.create_task(bulk("aabb"))
+        await eventually(lambda: _waiting(psql, 1))
+        second = asyncio.create_task(bulk("bbaa"))
         await eventually(lambda: _waiting(psql, 2))
-    assert [len(made) for made in await asyncio.gather(*bulks)] == [4, 4]
+    await asyncio.gather(first, second)
+    assert await psql.fetchval("select count(*) from suture.workflow_executions") == 8
 
 
 async def test_one_that_is_parked_while_its_key_is_being_released_is_not_forgotten(engine, database, psql):
