@@ -28,7 +28,7 @@ def test_a_rollout_while_a_person_thinks_loses_nothing(suture: Installation) -> 
     chart = ("suture", ROOT / "charts/suture", "--namespace", NAMESPACE, "--values", "-")
     helm("upgrade", *chart, "--set", "worker.concurrency=4,api.bodyLimit=524288", "--wait", "--timeout", "3m")
 
-    assert not worker_pods() & before
+    suture.until("the old workers are gone", lambda: not worker_pods() & before, within=30)  # helm waits for the new ones alone
     assert suture.question(task) == asked
     suture.approve(task)
     done = suture.completed(task)
