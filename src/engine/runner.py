@@ -126,8 +126,8 @@ class Runner:
     # A life ------------------------------------------------------------------------------------------------------------------
 
     async def _register(self) -> None:
-        known = self._database.none("register", self.owner, self.name, self._version, list(self._queues))
-        await asyncio.gather(known, self._pauses.read())
+        await self._database.none("register", self.owner, self.name, self._version, list(self._queues))
+        await self._pauses.read()
         self.ready = True
 
     async def _warm(self) -> None:
