@@ -215,7 +215,8 @@ async def test_a_run_whose_claim_is_lost_is_stopped_in_its_step(engine, database
         await run.step("long", long)
 
     await engine.enqueue("long", None, actor="test")
-    lease = Lease(timedelta(seconds=30), timedelta(seconds=0.1), restart=timedelta(0))
+    # Long enough that it is not given up for want of heartbeats meanwhile.
+    lease = Lease(timedelta(minutes=5), timedelta(seconds=0.1), restart=timedelta(0))
     async with running(database, w, lease=lease, concurrency=1):
         await asyncio.wait_for(inside.wait(), 30)
         await psql.execute("update suture.workflow_executions set owner_id = $1, epoch = epoch + 1", uuid7())  # as an heir does

@@ -128,6 +128,16 @@ async def test_sweeps_by_several_workers_at_once_recover_each_execution_once(eng
     assert {(e.status, e.crashes, e.attempt) for e in page} == {("enqueued", 1, 1)}
 
 
+async def test_a_sweep_passes_by_what_another_is_about_to_recover(engine, database, take, pass_time):
+    await engine.enqueue("anything", None, actor="test")
+    await take()
+    await pass_time(31)
+    async with database.transaction() as first:
+        assert len(await first.many("recover", LEASE.grace, LEASE.crash_limit, 10, "first", LEASE.restart)) == 1
+        assert await sweep(database, lease=LEASE) == 0, "and it does not wait, either"
+    assert [e.crashes for e in await engine.page()] == [1]
+
+
 async def test_a_sweep_that_was_held_up_takes_nothing_from_the_heir(engine, database, psql, take, pass_time):
     """The second of two sweeps saw the same expired lease, and comes to write only after an heir has claimed."""
     task = (await engine.enqueue("anything", None, actor="test")).execution
